@@ -162,17 +162,18 @@ fn knowledge(source: &Source) -> Vec<String> {
     let mut found = Vec::new();
     if NEUTRAL.contains(&own) {
         for hit in find(&source.code, PROTOCOL_WORDS) {
-            let place = format!("{}:{}", source.path, hit.line);
+            let location = format!("{}:{}", source.path, hit.line);
             found.push(format!(
-                "{place}: `{}` holds `{}`; {own} serves every protocol",
+                "{location}: `{}` holds `{}`; {own} serves every protocol",
                 hit.identifier, hit.word
             ));
         }
         for hit in find(&source.code, &["credit"]) {
             let line = source.code.lines().nth(hit.line - 1).unwrap_or_default().to_lowercase();
             if !line.contains("burst") {
-                let place = format!("{}:{}", source.path, hit.line);
-                found.push(format!("{place}: `{}`: only burst credits are known in {own}", hit.identifier));
+                let location = format!("{}:{}", source.path, hit.line);
+                found
+                    .push(format!("{location}: `{}`: only burst credits are known in {own}", hit.identifier));
             }
         }
     }

@@ -116,25 +116,25 @@ impl LongList {
         found.extend(self.judge(&source.path, &source.path, lines, FILE_LINES));
         for function in functions(&source.bare) {
             let key = format!("{}::{}", source.path, function.name);
-            let place = format!("{}:{}: `{}`", source.path, function.line, function.name);
-            found.extend(self.judge(&key, &place, function.lines, FUNCTION_LINES));
+            let location = format!("{}:{}: `{}`", source.path, function.line, function.name);
+            found.extend(self.judge(&key, &location, function.lines, FUNCTION_LINES));
         }
         found
     }
 
-    fn judge(&mut self, key: &str, place: &str, lines: usize, limit: usize) -> Option<String> {
+    fn judge(&mut self, key: &str, location: &str, lines: usize, limit: usize) -> Option<String> {
         if lines <= limit {
             return None;
         }
         let Some((allowed, needed)) = self.entries.get_mut(key) else {
-            return Some(format!("{place}: {lines} lines, at most {limit}"));
+            return Some(format!("{location}: {lines} lines, at most {limit}"));
         };
         *needed = true;
         match lines.cmp(allowed) {
             std::cmp::Ordering::Equal => None,
-            std::cmp::Ordering::Greater => Some(format!("{place}: grew from {allowed} to {lines} lines")),
+            std::cmp::Ordering::Greater => Some(format!("{location}: grew from {allowed} to {lines} lines")),
             std::cmp::Ordering::Less => Some(format!(
-                "{place}: {lines} lines now; lower its entry in xtask/allowed-long.toml from {allowed}"
+                "{location}: {lines} lines now; lower its entry in xtask/allowed-long.toml from {allowed}"
             )),
         }
     }

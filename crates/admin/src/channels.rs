@@ -71,7 +71,7 @@ pub struct Row {
     /// Always false: RDMA is not served.
     pub server_rdma_capable: bool,
     /// The figures of the connection.
-    pub channel: Option<Use>,
+    pub channel: Option<ConnectionCounts>,
     /// The reason why there is no connection.
     pub reason: Option<Reason>,
     /// The reason in words.
@@ -80,7 +80,7 @@ pub struct Row {
 
 /// The figures of a connection, for all its sessions together.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Use {
+pub struct ConnectionCounts {
     /// The channel id.
     pub channel_id: String,
     /// The client's port.
@@ -115,12 +115,12 @@ pub struct LargeReads {
     /// Whether the host sends the data from its page cache. Otherwise it is copied.
     pub sendfile: bool,
     /// The cost of both ways at the last trial; null before the first.
-    pub tried: Option<Tried>,
+    pub tried: Option<SendMethodCost>,
 }
 
 /// The cost of both ways: processor time of the server and elapsed time, in microseconds for each MiB.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tried {
+pub struct SendMethodCost {
     /// Processor time of copying.
     pub copied_cpu_us: u64,
     /// Processor time of sending by the host.

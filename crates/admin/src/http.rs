@@ -41,7 +41,7 @@ const INDEX: &str = "/metrics       for Prometheus\n/transactions  the same and 
 pub async fn serve(listener: &TcpListener, server: Arc<dyn Controlled>) {
     let places = Arc::new(Semaphore::new(MAX_CALLERS));
     loop {
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&places).acquire_owned().await else {
             return;
         };
         match listener.accept().await {
@@ -51,7 +51,7 @@ pub async fn serve(listener: &TcpListener, server: Arc<dyn Controlled>) {
                     if let Err(why) = exchange(stream, server).await {
                         tracing::debug!(%remote, %why, "a caller of the metrics was not served");
                     }
-                    drop(place);
+                    drop(permit);
                 });
             }
             Err(error) => {

@@ -72,11 +72,11 @@ impl AccountKeys {
 
     /// Replaces the key of this name.
     pub fn set(&mut self, name: KeyName, key: AccountKey) {
-        let place = match name {
+        let target = match name {
             KeyName::Key1 => &mut self.key1,
             KeyName::Key2 => &mut self.key2,
         };
-        *place = Some(key);
+        *target = Some(key);
     }
 }
 

@@ -110,7 +110,7 @@ pub trait Controlled: Send + Sync + 'static {
     /// Closes the open or the locks with this `close_id` ([`status::Open::close_id`]) for an administrator.
     ///
     /// # Errors
-    /// [`objects::Why::NotFound`] when nothing has this id any more.
+    /// [`objects::RefusalKind::NotFound`] when nothing has this id any more.
     fn close_open(&self, close_id: &str) -> Result<open_files::ClosedState, objects::Refusal>;
 
     /// Reads the configuration again. Sessions stay.

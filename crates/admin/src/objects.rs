@@ -91,7 +91,7 @@ pub struct Changed {
 /// The kind of reason for which a change is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Why {
+pub enum RefusalKind {
     /// The values cannot be.
     Bad,
     /// There is no such object.
@@ -109,14 +109,14 @@ pub enum Why {
 #[error("{text}")]
 pub struct Refusal {
     /// The kind of reason.
-    pub why: Why,
+    pub why: RefusalKind,
     /// The reason, in one line.
     pub text: String,
 }
 
 impl Refusal {
     /// Makes a refusal.
-    pub fn new(why: Why, text: impl Into<String>) -> Refusal {
+    pub fn new(why: RefusalKind, text: impl Into<String>) -> Refusal {
         Refusal { why, text: text.into() }
     }
 }

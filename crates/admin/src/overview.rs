@@ -348,7 +348,7 @@ fn sessions(status: &Status, channels: &Channels, question: &TableFilter) -> Row
 }
 
 /// An address and a port as one text.
-fn place(address: &str, port: u16) -> String {
+fn shown_address(address: &str, port: u16) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
@@ -356,8 +356,8 @@ fn channel_rows(session: &SessionChannels) -> Vec<ChannelRow> {
     let one = |row: &crate::channels::Row| {
         let used = row.channel.as_ref()?;
         Some(ChannelRow {
-            client: place(row.client_ip.as_deref().unwrap_or("?"), used.client_port),
-            server: place(&row.server_ip, used.server_port),
+            client: shown_address(row.client_ip.as_deref().unwrap_or("?"), used.client_port),
+            server: shown_address(&row.server_ip, used.server_port),
             age_seconds: used.age_seconds,
             traffic: used.traffic,
         })
@@ -425,7 +425,7 @@ mod tests {
     #[test]
     fn addresses_are_written_with_their_ports() {
         assert_eq!(
-            (place("127.0.0.1", 445), place("fd00::1", 445)),
+            (shown_address("127.0.0.1", 445), shown_address("fd00::1", 445)),
             ("127.0.0.1:445".into(), "[fd00::1]:445".into())
         );
     }

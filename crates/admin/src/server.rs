@@ -62,7 +62,7 @@ impl ControlSocket {
         let places = Arc::new(Semaphore::new(MAX_CALLERS));
         let owner = owner(&self.path);
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+            let Ok(permit) = Arc::clone(&places).acquire_owned().await else {
                 return;
             };
             match self.listener.accept().await {
@@ -72,7 +72,7 @@ impl ControlSocket {
                         if let Err(e) = answer(stream, server).await {
                             tracing::debug!(error = %e, "a caller of the control socket was not served");
                         }
-                        drop(place);
+                        drop(permit);
                     });
                 }
                 Ok(_) => tracing::warn!("another user's call of the control socket is refused"),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, Why};
+use crate::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, RefusalKind};
 use crate::open_files::ClosedState;
 use crate::{
     AccountKey, AccountKeys, Channels, Controlled, KeyName, NtHash, Status, Transactions, UserChange,
@@ -64,7 +64,7 @@ impl Controlled for Fake {
     }
     fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {
         if close_id != "smb-1-2" {
-            return Err(Refusal::new(Why::NotFound, "it is not open any more"));
+            return Err(Refusal::new(RefusalKind::NotFound, "it is not open any more"));
         }
         self.calls.lock().unwrap().push(format!("close {close_id}"));
         Ok(ClosedState { path: "a.txt".to_owned(), opens: 1, ..ClosedState::default() })
@@ -98,11 +98,11 @@ impl Controlled for Fake {
         let Change { kind, name, what, if_version } = change;
         let is_there = name.eq_ignore_ascii_case("docs");
         if is_there == matches!(what, ChangeAction::Create { .. }) {
-            let why = if is_there { Why::Conflict } else { Why::NotFound };
+            let why = if is_there { RefusalKind::Conflict } else { RefusalKind::NotFound };
             return Err(Refusal::new(why, format!("no {kind} `{name}`")));
         }
         if if_version.is_some_and(|version| version != "v1") {
-            return Err(Refusal::new(Why::OldVersion, "it is at version v1 now"));
+            return Err(Refusal::new(RefusalKind::OldVersion, "it is at version v1 now"));
         }
         let mut object = Object { name: name.clone(), ..object(kind) };
         let (done, object) = match what {

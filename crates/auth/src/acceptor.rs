@@ -8,7 +8,7 @@ use wire::Now;
 use crate::Key;
 use crate::credentials::Credentials;
 use crate::ntlm::signature::SigningSide;
-use crate::ntlm::{self, Judgement, Names, Proof, Target};
+use crate::ntlm::{self, AuthenticatedClient, Names, Proof, Target};
 use crate::refusal::Refusal;
 use crate::spnego::{self, BadToken, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
 
@@ -266,7 +266,8 @@ fn finish(
             .encode()
         }
     };
-    let Judgement { user, domain, workstation, proof, session_key, signatures: _, target } = judgement;
+    let AuthenticatedClient { user, domain, workstation, proof, session_key, signatures: _, target } =
+        judgement;
     Ok(Step::Done { reply, login: Login { user, domain, workstation, proof, session_key, target } })
 }
 
@@ -275,7 +276,7 @@ fn finish(
 /// Without signatures (no SIGN agreed on, or a guest) neither side can make a MIC, and RFC 4178 then
 /// requires none. A client without a password to prove has no list that needs protection either.
 fn vouch(
-    judgement: &Judgement,
+    judgement: &AuthenticatedClient,
     mech_list: &[u8],
     mic: Option<&[u8]>,
     required: bool,

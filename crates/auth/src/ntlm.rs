@@ -22,5 +22,5 @@ pub use message::{
     parse_negotiate,
 };
 pub use response::NtHash;
-pub use server::{Judgement, Names, Proof, Server};
+pub use server::{AuthenticatedClient, Names, Proof, Server};
 pub use target::Target;

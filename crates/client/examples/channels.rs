@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use client::smb::{ChannelOptions, Connection, Credentials, File, OpenOptions, Options, Session};
-use client::written::{login, place};
+use client::written::{host_and_port, login};
 
 /// Bytes of each read, and how many of them are under way at once.
 const BLOCK: u32 = 1 << 20;
@@ -36,7 +36,7 @@ async fn main() -> ExitCode {
 async fn run(target: &str, share: &str, path: &str, channels: &str) -> Result<(), Box<dyn Error>> {
     let (who, host) = target.rsplit_once('@').ok_or("write USER@HOST")?;
     let (domain, user) = login(who)?;
-    let (host, port) = place(host, 445)?;
+    let (host, port) = host_and_port(host, 445)?;
     let password = std::env::var("TRUNKLINE_PASSWORD").map_err(|_| "set TRUNKLINE_PASSWORD")?;
     let credentials = Credentials { domain: domain.to_owned(), ..Credentials::new(user, &password) };
 

@@ -109,14 +109,14 @@ impl FromStr for Url {
         };
         let form = scheme.form();
         let (authority, path) = rest.split_once('/').ok_or(format!("no share; {form}"))?;
-        let (user, place) = match (scheme, authority.rsplit_once('@')) {
+        let (user, host_and_port) = match (scheme, authority.rsplit_once('@')) {
             (Scheme::Smb, Some(both)) => both,
             (Scheme::Smb, None) => return Err(format!("no user; {form}")),
             (_, None) => ("", authority),
             (_, Some(_)) => return Err(format!("NFS has no log-on; use --uid; {form}")),
         };
         let (domain, user) = written::login(user)?;
-        let (host, port) = written::place(place, usual)?;
+        let (host, port) = written::host_and_port(host_and_port, usual)?;
         let mut parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
         let share = parts.next().unwrap_or_default();
         let path: Vec<&str> = parts.collect();

@@ -11,7 +11,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// The reason, for the user.
-pub fn place(text: &str, usual: u16) -> Result<(String, u16), String> {
+pub fn host_and_port(text: &str, usual: u16) -> Result<(String, u16), String> {
     let (host, port) = match text.strip_prefix('[') {
         Some(rest) => {
             let (host, behind) = rest.split_once(']').ok_or("an address without its closing bracket")?;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use client::{Url, written};
 
-use crate::{Error, Keep, Pattern};
+use crate::{Error, Pattern, PreservedParts};
 
 /// The options of a copy.
 #[derive(Debug, Clone, clap::Args)]
@@ -39,7 +39,7 @@ pub struct Args {
     /// owners and groups, E extended attributes; X leaves named streams out, which otherwise go from share to
     /// share
     #[arg(long, value_name = "FLAGS", default_value = "DAT")]
-    pub copy: Keep,
+    pub copy: PreservedParts,
     /// The same as --copy DATSOE
     #[arg(long)]
     pub copyall: bool,
@@ -117,7 +117,7 @@ pub(crate) struct Passwords {
 
 impl Args {
     /// The parts of each file to keep.
-    pub(crate) fn keep(&self) -> Keep {
+    pub(crate) fn keep(&self) -> PreservedParts {
         let mut keep = self.copy;
         keep.attributes |= self.copyall;
         keep.times |= self.copyall;
@@ -133,8 +133,8 @@ impl Args {
     /// # Errors
     /// When a file cannot be read, and the errors of `ask`.
     pub(crate) fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Passwords, Error> {
-        let obtain = |place: &Url, file: Option<&Path>, option: &str, variable: &str| match file {
-            _ if place.login().is_none() => Ok(None),
+        let obtain = |url: &Url, file: Option<&Path>, option: &str, variable: &str| match file {
+            _ if url.login().is_none() => Ok(None),
             Some(file) => first_line(file, option).map(Some),
             None => Ok(std::env::var(variable).ok()),
         };
@@ -146,8 +146,8 @@ impl Args {
         if target.is_none() {
             target = obtain(&self.target, file, "--password-file", usual)?;
         }
-        for (place, password) in [(&self.source, &mut source), (&self.target, &mut target)] {
-            if let (Some(user), None) = (place.login(), &password) {
+        for (url, password) in [(&self.source, &mut source), (&self.target, &mut target)] {
+            if let (Some(user), None) = (url.login(), &password) {
                 *password = Some(ask(user)?);
             }
         }

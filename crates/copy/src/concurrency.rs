@@ -58,8 +58,8 @@ mod tests {
     /// `each` for a file, one after the other, beside a path of 50 ms.
     fn rounds(crowd: &mut ConcurrencyLimit, each: Duration, count: usize) -> Vec<usize> {
         let round = |_| {
-            for place in 1..=crowd.size() as u32 {
-                crowd.took(Duration::from_millis(50) + each * place);
+            for number in 1..=crowd.size() as u32 {
+                crowd.took(Duration::from_millis(50) + each * number);
             }
             crowd.size()
         };

@@ -15,7 +15,7 @@ use crate::progress::Progress;
 use crate::rate_limit::Pace;
 use crate::sidecar::Lost;
 use crate::tree::Tree;
-use crate::tree::carried::Carried;
+use crate::tree::path_traffic::PathTraffic;
 
 /// The most bytes of one piece.
 pub(crate) const PIECE: u32 = 1024 * 1024;
@@ -125,10 +125,10 @@ impl CopyContext {
     }
 
     /// The bytes that the connections to both sides have carried.
-    pub(crate) fn carried(&self) -> Carried {
+    pub(crate) fn carried(&self) -> PathTraffic {
         let (source, target) = (self.source.carried(), self.target.carried());
         let bytes = source.bytes + target.bytes;
-        Carried { bytes, round_trip: source.round_trip.max(target.round_trip) }
+        PathTraffic { bytes, round_trip: source.round_trip.max(target.round_trip) }
     }
 
     pub(crate) fn note(&self, trial: Trial) {

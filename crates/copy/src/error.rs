@@ -203,11 +203,11 @@ fn with_advice(error: &client::Error) -> String {
 }
 
 /// Adds the action that failed to an error.
-pub(crate) trait Doing<T> {
+pub(crate) trait ErrorContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }
 
-impl<T, F: Into<Fault>> Doing<T> for Result<T, F> {
+impl<T, F: Into<Fault>> ErrorContext<T> for Result<T, F> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|why| Error::new(what(), why.into()))
     }

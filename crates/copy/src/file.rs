@@ -25,9 +25,9 @@ use crate::name::{join, split};
 use crate::retry::{Pauses, patiently};
 use crate::server_copy;
 use crate::sidecar::carry::carry;
-use crate::sidecar::{Lost, kept};
+use crate::sidecar::{Lost, silent_losses};
 use crate::tree::File;
-use crate::tree::facts::Spot;
+use crate::tree::listing::TargetName;
 use crate::tree::offload::{AT_ONCE, OffloadSource};
 use crate::window::PieceWindow;
 
@@ -41,16 +41,16 @@ fn hash(data: &[u8]) -> Hash {
 
 /// Copies a file or a link. Rare work is boxed, because the whole future is moved for each file.
 pub(crate) async fn copy(shared: &Arc<CopyContext>, job: &Job) -> FileResult<Outcome> {
-    if job.facts.kind == Kind::Link {
+    if job.attributes.kind == Kind::Link {
         return Box::pin(patiently(shared, || link::copy(shared, job))).await;
     }
     if let Some(first) = &job.twin
         && Box::pin(patiently(shared, || link::join_names(shared, first, job))).await?
     {
-        return Ok(Outcome::Made(job.facts.size));
+        return Ok(Outcome::Made(job.attributes.size));
     }
     let size = shared.unless_over(Box::pin(again_and_again(shared, job))).await?;
-    let is_parted = job.facts.node.is_some() && (job.twin.is_some() || !shared.plan.hard_links);
+    let is_parted = job.attributes.node.is_some() && (job.twin.is_some() || !shared.plan.hard_links);
     if is_parted {
         shared.lose(&[Lost::HardLink]);
     }
@@ -71,7 +71,7 @@ async fn again_and_again(shared: &Arc<CopyContext>, job: &Job) -> FileResult<u64
             continue;
         }
         match Box::pin(shared.source.stat(&job.from)).await {
-            Ok(Some(now)) if now.kind == Kind::File => job.facts = now,
+            Ok(Some(now)) if now.kind == Kind::File => job.attributes = now,
             // It is gone, or is something else by now.
             Ok(_) => return Err(Fault::Changed),
             // The next attempt is made all the same, with the attributes of the first one.
@@ -85,12 +85,12 @@ async fn again_and_again(shared: &Arc<CopyContext>, job: &Job) -> FileResult<u64
 
 /// Checks what the target has kept of a complete file. Returns its size.
 async fn done(shared: &CopyContext, job: &Job) -> FileResult<u64> {
-    kept::check(shared, &job.path, &job.facts).await?;
-    Ok(job.facts.size)
+    silent_losses::check(shared, &job.path, &job.attributes).await?;
+    Ok(job.attributes.size)
 }
 
 async fn once(shared: &Arc<CopyContext>, job: &Job, attempt: u32) -> FileResult<()> {
-    let size = job.facts.size;
+    let size = job.attributes.size;
     let is_small = shared.plan.is_plain() && shared.is_small(size) && !shared.at_server.takes(size);
     if is_small && small(shared, job, attempt).await? {
         return Ok(());
@@ -100,15 +100,15 @@ async fn once(shared: &Arc<CopyContext>, job: &Job, attempt: u32) -> FileResult<
 
 /// Copies a file that fits one piece. Returns false if it has more than that, and nothing was done.
 async fn small(shared: &CopyContext, job: &Job, attempt: u32) -> FileResult<bool> {
-    let Job { from, path, facts, spot, .. } = job;
-    let _permit = shared.permit(facts.size).await?;
-    shared.pace.take(facts.size).await;
-    let content = match facts.size {
+    let Job { from, path, attributes, spot, .. } = job;
+    let _permit = shared.permit(attributes.size).await?;
+    shared.pace.take(attributes.size).await;
+    let content = match attributes.size {
         // An empty file may have streams.
         0 if !shared.plan.keep.streams => Bytes::new(),
         size => {
             let fetched = shared.source.fetch(from, size).await?;
-            if !fetched.facts.looks_like(facts) || fetched.content.len() as u64 != size {
+            if !fetched.attributes.looks_like(attributes) || fetched.content.len() as u64 != size {
                 return Err(Fault::Changed);
             }
             if fetched.has_streams {
@@ -117,9 +117,9 @@ async fn small(shared: &CopyContext, job: &Job, attempt: u32) -> FileResult<bool
             fetched.content
         }
     };
-    let like = shared.plan.keep.like(facts);
+    let like = shared.plan.keep.like(attributes);
     let above = split(path).0;
-    let first = join(above, &part_of(path, facts));
+    let first = join(above, &part_of(path, attributes));
     if attempt == 0 {
         shared.target.put(path, &first, &content, &like, *spot).await?;
     } else {
@@ -127,20 +127,20 @@ async fn small(shared: &CopyContext, job: &Job, attempt: u32) -> FileResult<bool
         // name, or one that exists by then, which it leaves alone.
         let of = [&shared.nonce[..], &attempt.to_le_bytes()].concat();
         let part = join(above, &name::part(split(path).1, &of));
-        shared.target.put(path, &part, &content, &like, Spot::Taken).await?;
+        shared.target.put(path, &part, &content, &like, TargetName::Taken).await?;
         // There may be none.
         let _ = shared.target.remove(&first).await;
     }
-    shared.progress.moved(facts.size);
+    shared.progress.moved(attributes.size);
     Ok(true)
 }
 
 async fn large(shared: &Arc<CopyContext>, job: &Job) -> FileResult<()> {
-    let Job { from, path, facts, .. } = job;
-    let part = join(split(path).0, &part_of(path, facts));
+    let Job { from, path, attributes, .. } = job;
+    let part = join(split(path).0, &part_of(path, attributes));
     let reader = Arc::new(shared.source.open_file(from).await?);
-    let inside = server_copy::open(shared, from, facts).await?.map(Arc::new);
-    let done = match shared.target.create(&part, &shared.plan.keep.like(facts)).await {
+    let inside = server_copy::open(shared, from, attributes).await?.map(Arc::new);
+    let done = match shared.target.create(&part, &shared.plan.keep.like(attributes)).await {
         Ok(writer) => {
             let done =
                 make(shared, &Sources { reader: &reader, inside: inside.as_ref() }, writer, job, &part).await;
@@ -181,7 +181,7 @@ async fn make(
     part: &str,
 ) -> FileResult<()> {
     let (writer, reader) = (Arc::new(writer), sources.reader);
-    let filled = fill(shared, sources, &writer, &job.facts).await;
+    let filled = fill(shared, sources, &writer, &job.attributes).await;
     let Ok(writer) = Arc::try_unwrap(writer) else {
         return Err(Fault::Said("a piece of it is still under way".to_owned()));
     };
@@ -204,26 +204,26 @@ async fn fill(
     shared: &Arc<CopyContext>,
     sources: &Sources<'_>,
     writer: &Arc<File>,
-    facts: &Attributes,
+    attributes: &Attributes,
 ) -> FileResult<()> {
     let reader = sources.reader;
     let (read, written) = (reader.opened(), writer.opened());
-    if !read.looks_like(facts) {
+    if !read.looks_like(attributes) {
         return Err(Fault::Changed);
     }
     let piece = u64::from(shared.piece);
     let mut have = written.size;
-    let start = match have <= facts.size {
+    let start = match have <= attributes.size {
         true => have.saturating_sub(shared.window) / piece * piece,
         false => 0,
     };
-    if facts.sparse && have > start {
+    if attributes.sparse && have > start {
         // An omitted range must be a hole in the target too, whatever an earlier copy has left there.
         writer.set_length(start).await?;
         have = start;
     }
     shared.progress.moved(start);
-    let (done, moved) = pieces(shared, sources, writer, facts, start).await;
+    let (done, moved) = pieces(shared, sources, writer, attributes, start).await;
     let Written { hashes, end } = match done {
         Ok(done) => done,
         Err(fault) => {
@@ -232,18 +232,18 @@ async fn fill(
         }
     };
     let rest = async {
-        if have.max(end) != facts.size {
-            writer.set_length(facts.size).await?;
+        if have.max(end) != attributes.size {
+            writer.set_length(attributes.size).await?;
         }
         writer.settle_data(shared.plan.sync).await?;
         if shared.plan.verify {
-            verify(shared, reader, writer, facts, &hashes).await?;
+            verify(shared, reader, writer, attributes, &hashes).await?;
         }
         let copied = match sources.inside {
-            Some(inside) => inside.facts().await?.looks_like(facts),
+            Some(inside) => inside.attributes().await?.looks_like(attributes),
             None => true,
         };
-        match copied && reader.facts().await?.looks_like(facts) {
+        match copied && reader.attributes().await?.looks_like(attributes) {
             true => Ok(()),
             false => Err(Fault::Changed),
         }
@@ -269,15 +269,16 @@ async fn pieces(
     shared: &Arc<CopyContext>,
     sources: &Sources<'_>,
     writer: &Arc<File>,
-    facts: &Attributes,
+    attributes: &Attributes,
     start: u64,
 ) -> (FileResult<Written>, u64) {
     let (mut tasks, reader) = (JoinSet::new(), sources.reader);
     // Smaller pieces leave more holes.
-    let piece = if sources.inside.is_some() && !facts.sparse { AT_ONCE } else { shared.piece() };
-    let mut front = PieceWindow::new(start, facts.size, piece, shared.window.max(piece), writer.may_lose());
+    let piece = if sources.inside.is_some() && !attributes.sparse { AT_ONCE } else { shared.piece() };
+    let mut front =
+        PieceWindow::new(start, attributes.size, piece, shared.window.max(piece), writer.may_lose());
     let (mut written, mut moved) = (Written::default(), 0);
-    let mut sparse = facts.sparse;
+    let mut sparse = attributes.sparse;
     let all = async {
         loop {
             if let Some(up_to) = front.ask() {
@@ -404,20 +405,20 @@ async fn verify(
     shared: &Arc<CopyContext>,
     reader: &Arc<File>,
     writer: &Arc<File>,
-    facts: &Attributes,
+    attributes: &Attributes,
     hashes: &BTreeMap<u64, Hash>,
 ) -> FileResult<()> {
     let piece = u64::from(shared.piece);
     let mut tasks = JoinSet::new();
     let (mut at, mut done) = (0, Ok(()));
-    while done.is_ok() && (at < facts.size || !tasks.is_empty()) {
-        if at < facts.size && tasks.len() < shared.depth() {
-            let length = piece.min(facts.size - at) as u32;
+    while done.is_ok() && (at < attributes.size || !tasks.is_empty()) {
+        if at < attributes.size && tasks.len() < shared.depth() {
+            let length = piece.min(attributes.size - at) as u32;
             let permit = shared.permit(u64::from(length)).await?;
             let (reader, writer) = (Arc::clone(reader), Arc::clone(writer));
             let mut expected = hashes.get(&at).copied();
             if expected.is_none()
-                && facts.sparse
+                && attributes.sparse
                 && reader.data_from(at, piece).await? >= at + u64::from(length)
             {
                 expected = Some(hash(&vec![0; length as usize]));

@@ -22,20 +22,20 @@ const MOST: usize = 40;
 pub(crate) struct Followed {
     /// Its path in the source.
     pub(crate) from: String,
-    pub(crate) facts: Attributes,
+    pub(crate) attributes: Attributes,
     /// The links that led to it.
     pub(crate) trail: Option<Arc<Trail>>,
 }
 
 /// Follows the link `link` in `directory`.
 pub(crate) async fn follow(shared: &CopyContext, directory: &Directory, link: &str) -> FileResult<Followed> {
-    let (from, facts) = match &shared.source {
+    let (from, attributes) = match &shared.source {
         Tree::Local(side) => side.follow(link).await?,
         Tree::Smb(_) | Tree::Nfs(_) => by_text(shared, link).await?,
     };
     spare_target(shared, &from).await?;
-    if facts.kind != Kind::Directory {
-        return Ok(Followed { from, facts, trail: directory.trail.clone() });
+    if attributes.kind != Kind::Directory {
+        return Ok(Followed { from, attributes, trail: directory.trail.clone() });
     }
     let here = match &shared.source {
         Tree::Local(side) => side.real(&directory.from).await?,
@@ -50,7 +50,7 @@ pub(crate) async fn follow(shared: &CopyContext, directory: &Directory, link: &s
         return Err(Fault::Said(why.to_owned()));
     }
     let trail = Trail { entry: from.clone(), above: directory.trail.clone(), before: here };
-    Ok(Followed { from, facts, trail: Some(Arc::new(trail)) })
+    Ok(Followed { from, attributes, trail: Some(Arc::new(trail)) })
 }
 
 /// Fails if a link leads to the copy itself, which would be copied into itself without end, or over itself.
@@ -92,8 +92,8 @@ async fn by_text(shared: &CopyContext, link: &str) -> FileResult<(String, Attrib
     for _ in 0..MOST {
         let Some(read) = shared.source.read_link(&at).await? else {
             let gone = || Fault::Said("it leads to nothing; remove it, or copy it as a link".to_owned());
-            let facts = shared.source.stat(&at).await?.ok_or_else(gone)?;
-            return Ok((at, facts));
+            let attributes = shared.source.stat(&at).await?.ok_or_else(gone)?;
+            return Ok((at, attributes));
         };
         let out = || {
             let why = "it leads out of SRC, where only its server can follow it; copy it as a link, or leave \

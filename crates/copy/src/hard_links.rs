@@ -13,7 +13,7 @@ use crate::job::Job;
 pub(crate) struct HardLinks(HashMap<(FileIdentity, u64, i128), First>);
 
 fn key(job: &Job) -> Option<(FileIdentity, u64, i128)> {
-    job.facts.node.map(|node| (node, job.facts.size, job.facts.modified))
+    job.attributes.node.map(|node| (node, job.attributes.size, job.attributes.modified))
 }
 
 /// The state of the first name of a file.
@@ -78,12 +78,12 @@ impl HardLinks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::facts::Spot;
+    use crate::tree::listing::TargetName;
     use client::remote::{Attributes, Kind};
 
     fn job(name: &str, size: u64, modified: i128) -> Job {
         let (kind, node) = (Kind::File, Some((7, 42)));
-        let facts = Attributes {
+        let attributes = Attributes {
             kind,
             may_be_listed: false,
             size,
@@ -93,7 +93,7 @@ mod tests {
             mode: None,
             attributes: None,
         };
-        Job { from: name.to_owned(), path: name.to_owned(), facts, spot: Spot::Free, twin: None }
+        Job { from: name.to_owned(), path: name.to_owned(), attributes, spot: TargetName::Free, twin: None }
     }
 
     #[test]

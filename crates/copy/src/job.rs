@@ -5,7 +5,7 @@ use std::sync::Arc;
 use client::remote::Attributes;
 
 use crate::name::{self, split};
-use crate::tree::facts::Spot;
+use crate::tree::listing::TargetName;
 
 /// A directory of the source to survey.
 #[derive(Debug, Clone)]
@@ -15,7 +15,7 @@ pub(crate) struct Directory {
     pub(crate) from: String,
     /// The links that led to it.
     pub(crate) trail: Option<Arc<Trail>>,
-    pub(crate) facts: Attributes,
+    pub(crate) attributes: Attributes,
     /// The attributes of the directory in the target, if it exists.
     pub(crate) there: Option<Attributes>,
     /// The permission bits to restore at the end, if it was given others meanwhile and gets none from the
@@ -31,8 +31,8 @@ pub(crate) struct Job {
     /// Its path in the target. It is the same, unless a single file gets another name, or its directory is
     /// staged.
     pub(crate) path: String,
-    pub(crate) facts: Attributes,
-    pub(crate) spot: Spot,
+    pub(crate) attributes: Attributes,
+    pub(crate) spot: TargetName,
     /// The path in the target of the same file by another name, which gets this name too.
     pub(crate) twin: Option<String>,
 }
@@ -53,7 +53,8 @@ pub(crate) struct Trail {
 
 /// The temporary name of a file. It is the same in every copy of the file in its present state, so the next
 /// copy finds the file of a broken one.
-pub(crate) fn part_of(path: &str, facts: &Attributes) -> String {
-    let of = [facts.size.to_le_bytes(), (facts.modified.div_euclid(100) as i64).to_le_bytes()].concat();
+pub(crate) fn part_of(path: &str, attributes: &Attributes) -> String {
+    let of =
+        [attributes.size.to_le_bytes(), (attributes.modified.div_euclid(100) as i64).to_le_bytes()].concat();
     name::part(split(path).1, &of)
 }

@@ -50,7 +50,7 @@ pub use args::{Args, Links};
 pub use error::Error;
 pub use name::Pattern;
 pub use plan::Plan;
-pub use preserve::Keep;
+pub use preserve::PreservedParts;
 pub use report::{FATAL, Report};
 pub use run::run;
 pub use tally::Counts;

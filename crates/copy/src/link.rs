@@ -6,8 +6,8 @@ use crate::job::{Job, part_of};
 use crate::name;
 use crate::name::{join, split};
 use crate::sidecar::Lost;
-use crate::tree::facts::Spot;
 use crate::tree::links::LinkMade;
+use crate::tree::listing::TargetName;
 
 /// The outcome of one job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub(crate) async fn copy(shared: &CopyContext, job: &Job) -> FileResult<Outcome>
         shared.lose(&[Lost::Link]);
         return Ok(Outcome::Left);
     };
-    if job.spot == Spot::Taken {
+    if job.spot == TargetName::Taken {
         match shared.target.read_link(&job.path).await? {
             Some(there) if there.looks_like(&link) => return Ok(Outcome::Same),
             Some(_) => {}
@@ -41,8 +41,8 @@ pub(crate) async fn copy(shared: &CopyContext, job: &Job) -> FileResult<Outcome>
     if !keep.owners {
         link.owner = None;
     }
-    let part = join(split(&job.path).0, &part_of(&job.path, &job.facts));
-    match shared.target.put_link(&job.path, &part, &link, &keep.like(&job.facts)).await? {
+    let part = join(split(&job.path).0, &part_of(&job.path, &job.attributes));
+    match shared.target.put_link(&job.path, &part, &link, &keep.like(&job.attributes)).await? {
         LinkMade::Yes => Ok(Outcome::Made(0)),
         LinkMade::WithoutOwner => {
             shared.lose(&[Lost::Owner]);

@@ -13,8 +13,8 @@ use crate::name::join;
 use crate::retry::patiently;
 use crate::survey_result::Survey;
 use crate::tally::Tally;
-use crate::tree::facts::Entry;
-use crate::tree::like::Like;
+use crate::tree::listing::Entry;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// Remembers the source's root, if a mirror might delete the source under another name.
 pub(crate) fn remember_root(shared: &CopyContext, entries: &[Entry]) {
@@ -41,7 +41,7 @@ pub(crate) fn spare_source(shared: &CopyContext, entries: &[Entry]) -> FileResul
 
 fn by_name(entries: &[Entry]) -> BTreeMap<String, u64> {
     let own = entries.iter().filter(|entry| !name::is_part(&entry.name));
-    own.map(|entry| (entry.name.to_lowercase(), entry.facts.size)).collect()
+    own.map(|entry| (entry.name.to_lowercase(), entry.attributes.size)).collect()
 }
 
 /// Counts the extras of the target, and deletes them in a mirror.
@@ -59,7 +59,7 @@ pub(crate) async fn extras(
             return;
         }
         let own = join(path, &entry.name);
-        let is_directory = entry.facts.kind == Kind::Directory;
+        let is_directory = entry.attributes.kind == Kind::Directory;
         let is_part = name::is_part(&entry.name);
         if !plan.wants(&own, is_directory) {
             continue;
@@ -71,17 +71,17 @@ pub(crate) async fn extras(
             if is_ours && plan.mirror && !is_spared && !plan.dry_run && !is_due(shared, survey, &entry, &own)
             {
                 // It is in nobody's way, so the result does not matter.
-                let _ = delete(shared, own, entry.facts, &mut Survey::default()).await;
+                let _ = delete(shared, own, entry.attributes, &mut Survey::default()).await;
             }
             continue;
         }
         if !plan.mirror || is_spared {
-            count_extra(&mut survey.tally, &entry.facts);
+            count_extra(&mut survey.tally, &entry.attributes);
             continue;
         }
-        if let Err(fault) = delete(shared, own.clone(), entry.facts, survey).await {
+        if let Err(fault) = delete(shared, own.clone(), entry.attributes, survey).await {
             survey.fail(own, fault);
-            count_extra(&mut survey.tally, &entry.facts);
+            count_extra(&mut survey.tally, &entry.attributes);
         }
     }
 }
@@ -118,26 +118,26 @@ async fn is_behind_link(shared: &CopyContext, survey: &mut Survey, path: &str) -
 
 /// Whether a file or directory from a broken copy will be continued.
 fn is_due(shared: &CopyContext, survey: &Survey, entry: &Entry, own: &str) -> bool {
-    let of_job = |job: &Job| entry.name == part_of(&job.path, &job.facts);
+    let of_job = |job: &Job| entry.name == part_of(&job.path, &job.attributes);
     let of_directory = |it: &Directory| shared.target.staging_path(&it.path).as_deref() == Some(own);
-    match entry.facts.kind {
+    match entry.attributes.kind {
         Kind::Directory => survey.directories.iter().filter(|it| it.there.is_none()).any(of_directory),
         _ => survey.jobs.iter().any(of_job),
     }
 }
 
-fn count_extra(tally: &mut Tally, facts: &Attributes) {
-    match facts.kind {
+fn count_extra(tally: &mut Tally, attributes: &Attributes) {
+    match attributes.kind {
         Kind::Directory => tally.directories.extras += 1,
         _ => tally.files.extras += 1,
     }
-    tally.bytes.extras += facts.size;
+    tally.bytes.extras += attributes.size;
 }
 
 /// A directory whose entries are being deleted.
 struct Doomed {
     path: String,
-    facts: Attributes,
+    attributes: Attributes,
     left: std::vec::IntoIter<Entry>,
     /// A name that cannot be used. A pattern may exclude it.
     unusable: Option<(String, String)>,
@@ -153,11 +153,11 @@ struct Doomed {
 async fn delete(
     shared: &CopyContext,
     path: String,
-    facts: Attributes,
+    attributes: Attributes,
     survey: &mut Survey,
 ) -> FileResult<bool> {
     let mut way = Vec::new();
-    let deleted = delete_along(shared, path, facts, survey, &mut way).await;
+    let deleted = delete_along(shared, path, attributes, survey, &mut way).await;
     for directory in way.into_iter().rev() {
         close(shared, &directory.path, directory.restore).await;
     }
@@ -168,29 +168,29 @@ async fn delete(
 async fn delete_along(
     shared: &CopyContext,
     path: String,
-    facts: Attributes,
+    attributes: Attributes,
     survey: &mut Survey,
     way: &mut Vec<Doomed>,
 ) -> FileResult<bool> {
-    let mut next = Some((path, facts));
+    let mut next = Some((path, attributes));
     loop {
         match next.take() {
-            Some((path, mut facts)) if facts.kind == Kind::Directory => {
+            Some((path, mut attributes)) if attributes.kind == Kind::Directory => {
                 if is_link(shared, &path).await? {
-                    facts.kind = Kind::Link;
-                    gone(shared, path, &facts, survey).await?;
+                    attributes.kind = Kind::Link;
+                    gone(shared, path, &attributes, survey).await?;
                 } else {
-                    way.push(begin(shared, path, facts).await?);
+                    way.push(begin(shared, path, attributes).await?);
                 }
             }
-            Some((path, facts)) => gone(shared, path, &facts, survey).await?,
+            Some((path, attributes)) => gone(shared, path, &attributes, survey).await?,
             None => {}
         }
         let Some(directory) = way.last_mut() else { return Ok(true) };
         if let Some(entry) = directory.left.next() {
             let below = join(&directory.path, &entry.name);
-            match shared.plan.wants(&below, entry.facts.kind == Kind::Directory) {
-                true => next = Some((below, entry.facts)),
+            match shared.plan.wants(&below, entry.attributes.kind == Kind::Directory) {
+                true => next = Some((below, entry.attributes)),
                 false => directory.is_empty = false,
             }
             continue;
@@ -199,7 +199,7 @@ async fn delete_along(
             return Err(Fault::Said(format!("{name}: {why}")));
         }
         if directory.is_empty {
-            gone(shared, directory.path.clone(), &directory.facts, survey).await?;
+            gone(shared, directory.path.clone(), &directory.attributes, survey).await?;
         }
         let Some(directory) = way.pop() else { return Ok(true) };
         if !directory.is_empty {
@@ -219,10 +219,10 @@ async fn is_link(shared: &CopyContext, path: &str) -> FileResult<bool> {
 }
 
 /// Lists a directory that is to be deleted.
-async fn begin(shared: &CopyContext, path: String, facts: Attributes) -> FileResult<Doomed> {
-    let restore = facts.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run);
+async fn begin(shared: &CopyContext, path: String, attributes: Attributes) -> FileResult<Doomed> {
+    let restore = attributes.mode.filter(|mode| mode & OWNERS != OWNERS && !shared.plan.dry_run);
     if let Some(mode) = restore {
-        let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
+        let like = TargetAttributes { mode: Some(mode | OWNERS), ..TargetAttributes::default() };
         // A failure shows when the entries cannot be deleted.
         let _ = shared.target.settle_directory(&path, &like).await;
     }
@@ -235,25 +235,33 @@ async fn begin(shared: &CopyContext, path: String, facts: Attributes) -> FileRes
         }
     };
     let unusable = listing.unusable.into_iter().next();
-    Ok(Doomed { path, facts, left: listing.entries.into_iter(), unusable, is_empty: true, restore })
+    Ok(Doomed { path, attributes, left: listing.entries.into_iter(), unusable, is_empty: true, restore })
 }
 
 /// Restores the permission bits of a directory that stays, if they were changed.
 async fn close(shared: &CopyContext, path: &str, restore: Option<u32>) {
     if restore.is_some() && !shared.target.is_lost() {
         // The caller gets the reason why it stays.
-        let _ = shared.target.settle_directory(path, &Like { mode: restore, ..Like::default() }).await;
+        let _ = shared
+            .target
+            .settle_directory(path, &TargetAttributes { mode: restore, ..TargetAttributes::default() })
+            .await;
     }
 }
 
 /// Removes a file or an empty directory, or reports that it would, and counts it.
-async fn gone(shared: &CopyContext, path: String, facts: &Attributes, survey: &mut Survey) -> FileResult<()> {
+async fn gone(
+    shared: &CopyContext,
+    path: String,
+    attributes: &Attributes,
+    survey: &mut Survey,
+) -> FileResult<()> {
     match shared.plan.dry_run {
         true => survey.doomed.push(path),
-        false => patiently(shared, || remove(shared, &path, facts.kind == Kind::Directory)).await?,
+        false => patiently(shared, || remove(shared, &path, attributes.kind == Kind::Directory)).await?,
     }
     survey.changes = true;
-    count_extra(&mut survey.tally, facts);
+    count_extra(&mut survey.tally, attributes);
     Ok(())
 }
 

@@ -97,14 +97,14 @@ fn fits(pattern: &[u8], text: &[u8]) -> bool {
         let mut next = vec![false; text.len() + 1];
         if pattern[at] == b'*' {
             let mut on = false;
-            for place in 0..=text.len() {
-                on = reached[place] || (on && (any || text[place - 1] != b'/'));
-                next[place] = on;
+            for position in 0..=text.len() {
+                on = reached[position] || (on && (any || text[position - 1] != b'/'));
+                next[position] = on;
             }
         } else {
-            for place in 0..text.len() {
-                let one = pattern[at] == text[place] || (pattern[at] == b'?' && text[place] != b'/');
-                next[place + 1] = reached[place] && one;
+            for position in 0..text.len() {
+                let one = pattern[at] == text[position] || (pattern[at] == b'?' && text[position] != b'/');
+                next[position + 1] = reached[position] && one;
             }
         }
         reached = next;

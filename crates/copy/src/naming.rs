@@ -17,10 +17,10 @@ use crate::job::{Directory, Job, part_of};
 use crate::mirror::remove;
 use crate::name::{is_part, join};
 use crate::retry::{patiently, patiently_where};
-use crate::sidecar::kept;
+use crate::sidecar::silent_losses;
 use crate::staged::{NewDirectory, StagedDirectory};
-use crate::tree::facts::{Entry, Listing};
-use crate::tree::like::Like;
+use crate::tree::listing::{Entry, Listing};
+use crate::tree::target_attributes::TargetAttributes;
 
 /// The most files moved at once if a directory cannot be renamed.
 const MOVING: usize = 32;
@@ -43,8 +43,8 @@ pub(crate) async fn make(
     let path = directory.path.as_str();
     let is_one = |it: &&Entry| {
         let own = join(path, &it.name);
-        it.facts.kind == Kind::File
-            && shared.is_small(it.facts.size)
+        it.attributes.kind == Kind::File
+            && shared.is_small(it.attributes.size)
             && !is_part(&it.name)
             && shared.plan.wants(&own, false)
     };
@@ -57,7 +57,7 @@ pub(crate) async fn make(
         Some(unnamed) => make_unnamed(shared, path, unnamed).await,
         None if path.is_empty() => shared.target.make_root().await.map(|()| NewDirectory::default()),
         None => {
-            let like = shared.plan.keep.like(&directory.facts);
+            let like = shared.plan.keep.like(&directory.attributes);
             shared.target.make_directory(path, &like).await.map(|_| NewDirectory::default())
         }
     }
@@ -65,11 +65,11 @@ pub(crate) async fn make(
 
 async fn make_unnamed(shared: &CopyContext, path: &str, unnamed: String) -> FileResult<NewDirectory> {
     let target = &shared.target;
-    let is_made = match target.make_directory(&unnamed, &Like::default()).await {
+    let is_made = match target.make_directory(&unnamed, &TargetAttributes::default()).await {
         // A directory above it is missing.
         Err(fault) if path.is_empty() && fault.is_missing() => {
             target.make_above_root().await?;
-            target.make_directory(&unnamed, &Like::default()).await?
+            target.make_directory(&unnamed, &TargetAttributes::default()).await?
         }
         made => made?,
     };
@@ -86,10 +86,10 @@ pub(crate) async fn clear(
     jobs: &[Job],
 ) {
     let (parts, others): (Vec<Entry>, Vec<Entry>) =
-        left.filter(|entry| entry.facts.kind == Kind::File).partition(|entry| is_part(&entry.name));
+        left.filter(|entry| entry.attributes.kind == Kind::File).partition(|entry| is_part(&entry.name));
     let due: HashSet<String> = match parts.is_empty() {
         true => HashSet::new(),
-        false => jobs.iter().map(|job| part_of(&job.path, &job.facts)).collect(),
+        false => jobs.iter().map(|job| part_of(&job.path, &job.attributes)).collect(),
     };
     for entry in parts.into_iter().filter(|part| !due.contains(&part.name)).chain(others) {
         if shared.is_over() {
@@ -127,10 +127,10 @@ async fn withdraw(
     // There may be another file with a name that the server considers equal.
     let listed = patiently(shared, || shared.target.list(path)).await?;
     let there: HashMap<String, Attributes> =
-        listed.entries.into_iter().map(|it| (it.name, it.facts)).collect();
+        listed.entries.into_iter().map(|it| (it.name, it.attributes)).collect();
     let mut withheld = HashSet::new();
     for (name, wanted) in doubtful {
-        if there.get(name).is_none_or(|facts| facts.looks_like(wanted)) {
+        if there.get(name).is_none_or(|attributes| attributes.looks_like(wanted)) {
             continue;
         }
         let file = join(path, name);
@@ -149,9 +149,9 @@ async fn rename(
 ) -> FileResult<bool> {
     let keep = &shared.plan.keep;
     // Nothing more is put into it, and it has no sidecar data.
-    let is_plain = !keep.is_more() && !keep.streams && !kept::is_doubtful(&directory.facts);
+    let is_plain = !keep.is_more() && !keep.streams && !silent_losses::is_doubtful(&directory.attributes);
     let is_done = jobs.is_empty() && directories.is_empty() && is_plain;
-    let like = if is_done { keep.like(&directory.facts) } else { Like::default() };
+    let like = if is_done { keep.like(&directory.attributes) } else { TargetAttributes::default() };
     let renamed = shared.target.rename_directory(path, &directory.path, &like).await;
     match was_done_before(shared, &renamed, &directory.path).await? {
         true => Ok(false),
@@ -172,11 +172,11 @@ async fn move_all(
     path: &str,
     withheld: &HashSet<String>,
 ) -> FileResult<NamedDirectory> {
-    let like = Like::default();
+    let like = TargetAttributes::default();
     patiently(shared, || shared.target.make_directory(path, &like)).await?;
     let listed = patiently(shared, || shared.target.list(unnamed)).await?;
     let (mut moving, mut stayed) = (JoinSet::new(), Vec::new());
-    let goes = |it: &Entry| it.facts.kind == Kind::File && !withheld.contains(&it.name);
+    let goes = |it: &Entry| it.attributes.kind == Kind::File && !withheld.contains(&it.name);
     for entry in listed.entries.into_iter().filter(goes) {
         if moving.len() >= MOVING {
             stayed.extend(ended(moving.join_next().await)?);

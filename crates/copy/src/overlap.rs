@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn a_place_knows_what_lies_in_it() {
-        let place = |text: &str| text.parse::<Url>().unwrap();
-        let within = |a: &str, b: &str| is_within(&place(a), &place(b));
+        let url = |text: &str| text.parse::<Url>().unwrap();
+        let within = |a: &str, b: &str| is_within(&url(a), &url(b));
         assert!(within("smb://a@h/Docs/x", "smb://b@H/docs"));
         assert!(!within("smb://a@h/docs/xy", "smb://a@h/docs/x"));
         assert!(!within("nfs://h/x", "smb://a@h/x"));
@@ -98,7 +98,7 @@ mod tests {
         assert!(within("nfs://localhost/x/y", "nfs://127.0.0.1/x"));
         assert!(within("smb://a@[::ffff:127.0.0.1]/x", "smb://a@[::ffff:7f00:1]/x"));
         assert!(!within("smb://a@127.0.0.2/x", "smb://a@127.0.0.1/x"));
-        let doubtful = |a: &str, b: &str| is_doubtful(&place(a), &place(b));
+        let doubtful = |a: &str, b: &str| is_doubtful(&url(a), &url(b));
         assert!(
             doubtful("nfs://localhost/x/sub", "smb://u@127.0.0.1/x") && doubtful("/", "nfs://127.0.0.1/x")
         );

@@ -4,7 +4,7 @@ use client::smb::Credentials;
 use client::{Scheme, Url};
 
 use crate::args::Passwords;
-use crate::{Args, Error, Keep, Links, Pattern, overlap};
+use crate::{Args, Error, Links, Pattern, PreservedParts, overlap};
 
 /// A copy that can be run.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ pub struct Plan {
     pub(crate) dry_run: bool,
     pub(crate) rate: Option<u64>,
     pub(crate) retries: u32,
-    pub(crate) keep: Keep,
+    pub(crate) keep: PreservedParts,
     pub(crate) threads: usize,
     /// The connections to each server, unless the copy chooses their number.
     pub(crate) channels: Option<usize>,
@@ -40,7 +40,7 @@ pub(crate) struct Access {
     pub(crate) credentials: Option<Credentials>,
     pub(crate) encrypt: bool,
     /// The parts of files to keep, which need rights of their own.
-    pub(crate) keep: Keep,
+    pub(crate) keep: PreservedParts,
     pub(crate) smb: client::smb::Options,
     pub(crate) nfs: client::nfs::Options,
 }
@@ -132,7 +132,7 @@ impl Plan {
     }
 }
 
-fn access(args: &Args, url: &Url, password: Option<String>, keep: Keep) -> Access {
+fn access(args: &Args, url: &Url, password: Option<String>, keep: PreservedParts) -> Access {
     let credentials = url.login().zip(password).map(|(user, password)| {
         let domain = url.domain.clone();
         Credentials { domain, ..Credentials::new(user, &password) }

@@ -38,14 +38,16 @@ fn sees_many_small(root: PathBuf, plan: &Plan) -> bool {
             if looks > LOOKS {
                 return false;
             }
-            let (Ok(facts), Ok(own)) = (entry.metadata(), entry.file_name().into_string()) else { continue };
+            let (Ok(attributes), Ok(own)) = (entry.metadata(), entry.file_name().into_string()) else {
+                continue;
+            };
             let path = join(&path, &own);
-            if name::is_part(&own) || !plan.wants(&path, facts.is_dir()) {
+            if name::is_part(&own) || !plan.wants(&path, attributes.is_dir()) {
                 continue;
             }
-            if facts.is_dir() {
+            if attributes.is_dir() {
                 todo.push_back((entry.path(), path));
-            } else if facts.is_file() && facts.len() < u64::from(PIECE) {
+            } else if attributes.is_file() && attributes.len() < u64::from(PIECE) {
                 small += 1;
                 if small >= MANY {
                     return true;

@@ -2,12 +2,12 @@
 
 use client::remote::Attributes;
 
-use crate::tree::facts::lent;
-use crate::tree::like::Like;
+use crate::tree::listing::lent;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// The parts of each file and directory that a copy keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Keep {
+pub struct PreservedParts {
     /// The attributes (read-only and so on) or permission bits.
     pub attributes: bool,
     /// The time of the last change of its data.
@@ -26,11 +26,11 @@ pub struct Keep {
 const LETTERS: &str = "D data, A attributes and permission bits, T times, S access lists, O owners and \
     groups, E extended attributes; X leaves named streams out";
 
-impl std::str::FromStr for Keep {
+impl std::str::FromStr for PreservedParts {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Keep, String> {
-        let mut keep = Keep { streams: true, ..Keep::default() };
+    fn from_str(text: &str) -> Result<PreservedParts, String> {
+        let mut keep = PreservedParts { streams: true, ..PreservedParts::default() };
         let mut data = false;
         for letter in text.chars() {
             match letter.to_ascii_uppercase() {
@@ -52,19 +52,19 @@ impl std::str::FromStr for Keep {
     }
 }
 
-impl Keep {
+impl PreservedParts {
     /// Whether any kept part needs requests of its own. Streams are only looked for.
     pub(crate) fn is_more(&self) -> bool {
         self.lists || self.owners || self.xattrs
     }
 
-    /// The attributes of a copy of a file with `facts`, if it gets the owner that is kept.
-    pub(crate) fn like(&self, facts: &Attributes) -> Like {
-        let lent = if self.owners { 0 } else { lent(facts.kind) };
-        Like {
-            modified: self.times.then_some(facts.modified),
-            mode: facts.mode.filter(|_| self.attributes).map(|mode| mode & !lent),
-            attributes: facts.attributes.filter(|_| self.attributes),
+    /// The attributes of a copy of a file with `attributes`, if it gets the owner that is kept.
+    pub(crate) fn like(&self, attributes: &Attributes) -> TargetAttributes {
+        let lent = if self.owners { 0 } else { lent(attributes.kind) };
+        TargetAttributes {
+            modified: self.times.then_some(attributes.modified),
+            mode: attributes.mode.filter(|_| self.attributes).map(|mode| mode & !lent),
+            attributes: attributes.attributes.filter(|_| self.attributes),
             has_list: false,
         }
     }
@@ -76,11 +76,17 @@ mod tests {
 
     #[test]
     fn letters_are_those_of_robocopy_and_a_wrong_one_is_told() {
-        let keep = |text: &str| text.parse::<Keep>();
-        let all =
-            Keep { attributes: true, times: true, lists: true, owners: true, xattrs: true, streams: true };
+        let keep = |text: &str| text.parse::<PreservedParts>();
+        let all = PreservedParts {
+            attributes: true,
+            times: true,
+            lists: true,
+            owners: true,
+            xattrs: true,
+            streams: true,
+        };
         assert_eq!(keep("DATSOE"), Ok(all));
-        assert_eq!(keep("dx"), Ok(Keep::default()));
+        assert_eq!(keep("dx"), Ok(PreservedParts::default()));
         assert_eq!(keep("DAT").map(|keep| keep.is_more()), Ok(false));
         for (wrong, why) in [("DATU", "U out"), ("AT", "write D"), ("DQ", "Q says"), ("", "write D")] {
             let said = keep(wrong).unwrap_err();

@@ -11,7 +11,7 @@ use tokio::task::{JoinHandle, JoinSet};
 
 use crate::concurrency::ConcurrencyLimit;
 use crate::context::{CopyContext, MANY};
-use crate::error::{Doing, Fault, FileResult};
+use crate::error::{ErrorContext, Fault, FileResult};
 use crate::file;
 use crate::hard_links::HardLinks;
 use crate::job::{Directory, Job};
@@ -22,13 +22,13 @@ use crate::progress::Progress;
 use crate::report::Report;
 use crate::retry::patiently;
 use crate::sidecar::carry::carry_directory;
-use crate::sidecar::kept;
+use crate::sidecar::silent_losses;
 use crate::staged::StagedDirectory;
 use crate::survey;
 use crate::survey_result::{PriorSurvey, Survey};
 use crate::tree::Tree;
-use crate::tree::facts::{Listing, Spot};
-use crate::tree::like::Like;
+use crate::tree::listing::{Listing, TargetName};
+use crate::tree::target_attributes::TargetAttributes;
 use crate::{Error, Plan, channel_count, name, prescan};
 
 /// The threads that work on files of this host.
@@ -142,7 +142,7 @@ async fn ended(task: &mut Option<JoinHandle<()>>) {
 
 /// The root of the source.
 struct SourceRoot {
-    facts: Attributes,
+    attributes: Attributes,
     /// Its listing, if it is a directory. A failure is reported when it is listed again.
     listed: Option<Listing>,
 }
@@ -154,12 +154,12 @@ impl SourceRoot {
         let source = Tree::open(&plan.source, &plan.source_access).await?;
         let looking = || format!("looking at {}", plan.source);
         let missing = || Error::new(looking(), "there is no such file or directory; check the path");
-        let facts = source.stat("").await.doing(looking)?.ok_or_else(missing)?;
-        let listed = match facts.kind {
+        let attributes = source.stat("").await.doing(looking)?.ok_or_else(missing)?;
+        let listed = match attributes.kind {
             Kind::Directory => source.list("").await.ok(),
             _ => None,
         };
-        Ok((source, SourceRoot { facts, listed }))
+        Ok((source, SourceRoot { attributes, listed }))
     }
 }
 
@@ -175,16 +175,16 @@ enum First {
 
 /// Queries both sides.
 async fn begin(plan: &Plan, found: SourceRoot, source: &mut Tree, target: &mut Tree) -> Result<First, Error> {
-    let looking = |place: &Url| format!("looking at {place}");
-    let SourceRoot { facts, listed } = found;
+    let looking = |url: &Url| format!("looking at {url}");
+    let SourceRoot { attributes, listed } = found;
     let there = target.stat("").await.doing(|| looking(&plan.target))?;
-    match facts.kind {
+    match attributes.kind {
         Kind::Directory => {
             if there.is_some_and(|there| there.kind != Kind::Directory) {
                 return Err(Error::new(looking(&plan.target), "it is no directory, but the source is one"));
             }
             let (path, from) = Default::default();
-            let directory = Directory { path, from, trail: None, facts, there, restore: None };
+            let directory = Directory { path, from, trail: None, attributes, there, restore: None };
             Ok(First::Directory(directory, PriorSurvey { listed, made: None }))
         }
         Kind::File => {
@@ -196,7 +196,13 @@ async fn begin(plan: &Plan, found: SourceRoot, source: &mut Tree, target: &mut T
             if into {
                 let there = target.stat(&name).await.doing(|| looking(&plan.target))?;
                 return Ok(First::File {
-                    job: Job { from: name.clone(), path: name, facts, spot: Spot::of(there), twin: None },
+                    job: Job {
+                        from: name.clone(),
+                        path: name,
+                        attributes,
+                        spot: TargetName::of(there),
+                        twin: None,
+                    },
                     there,
                 });
             }
@@ -204,7 +210,7 @@ async fn begin(plan: &Plan, found: SourceRoot, source: &mut Tree, target: &mut T
             if !plan.dry_run {
                 target.make_root().await.doing(|| format!("making the directory of {}", plan.target))?;
             }
-            let job = Job { from: name, path, facts, spot: Spot::of(there), twin: None };
+            let job = Job { from: name, path, attributes, spot: TargetName::of(there), twin: None };
             Ok(First::File { job, there })
         }
         Kind::Link | Kind::Other => {
@@ -229,9 +235,9 @@ impl First {
 
 /// Makes a directory of the target like that of the source.
 async fn settle_directory(shared: &CopyContext, directory: &Directory) -> FileResult<()> {
-    let Directory { path, from, facts, restore, .. } = directory;
-    let like = carry_directory(shared, from, path, facts).await?;
-    let like = Like { mode: like.mode.or(*restore), ..like };
+    let Directory { path, from, attributes, restore, .. } = directory;
+    let like = carry_directory(shared, from, path, attributes).await?;
+    let like = TargetAttributes { mode: like.mode.or(*restore), ..like };
     shared.target.settle_directory(path, &like).await
 }
 
@@ -241,7 +247,7 @@ async fn settle_patiently(shared: &CopyContext, directory: Directory) -> FileRes
         restore(shared, vec![directory]).await;
         return Err(fault);
     }
-    patiently(shared, || kept::check(shared, &directory.path, &directory.facts)).await
+    patiently(shared, || silent_losses::check(shared, &directory.path, &directory.attributes)).await
 }
 
 /// Restores the former permission bits of directories when a copy ends early, where that is still possible.
@@ -249,7 +255,10 @@ async fn restore(shared: &CopyContext, touched: Vec<Directory>) {
     for Directory { path, restore, .. } in touched {
         if restore.is_some() && !shared.target.is_lost() {
             // The report has the reason why the copy ended.
-            let _ = shared.target.settle_directory(&path, &Like { mode: restore, ..Like::default() }).await;
+            let _ = shared
+                .target
+                .settle_directory(&path, &TargetAttributes { mode: restore, ..TargetAttributes::default() })
+                .await;
         }
     }
 }
@@ -292,7 +301,7 @@ impl Run {
             First::File { job, there } => {
                 let tally = &mut self.report.tally;
                 tally.files.total += 1;
-                tally.bytes.total += job.facts.size;
+                tally.bytes.total += job.attributes.size;
                 let refusal = match self.shared.target.is_share() {
                     true => name::check_for_smb(&job.path).err(),
                     false => None,
@@ -302,13 +311,13 @@ impl Run {
                     self.report.tally.files.failed += 1;
                 } else if there.is_some_and(|there| there.kind != Kind::File) {
                     tally.files.mismatch += 1;
-                    tally.bytes.mismatch += job.facts.size;
+                    tally.bytes.mismatch += job.attributes.size;
                     self.note(&job.path, "not copied: the target has something else of that name");
-                } else if there.is_some_and(|there| there.looks_like(&job.facts)) {
+                } else if there.is_some_and(|there| there.looks_like(&job.attributes)) {
                     tally.files.skipped += 1;
-                    tally.bytes.skipped += job.facts.size;
+                    tally.bytes.skipped += job.attributes.size;
                 } else {
-                    self.shared.progress.expect(job.facts.size);
+                    self.shared.progress.expect(job.attributes.size);
                     self.jobs.push_back(job);
                 }
             }
@@ -327,7 +336,7 @@ impl Run {
                 self.events.spawn(async move {
                     let since = Instant::now();
                     let copied = match shared.plan.dry_run {
-                        true => Ok(Outcome::Made(job.facts.size)),
+                        true => Ok(Outcome::Made(job.attributes.size)),
                         false => file::copy(&shared, &job).await,
                     };
                     Event::Copied(job, copied, since.elapsed())
@@ -418,7 +427,7 @@ impl Run {
             self.touched.extend(directory.restore.is_some().then_some(directory));
             return;
         }
-        let is_small = |job: &&Job| self.shared.is_small(job.facts.size);
+        let is_small = |job: &&Job| self.shared.is_small(job.attributes.size);
         self.small += survey.jobs.iter().filter(is_small).count();
         let plan = &self.shared.plan;
         if self.small >= MANY && plan.may_split() && self.shared.set_split() {
@@ -428,7 +437,7 @@ impl Run {
             }));
         }
         let later = survey.unnamed.iter().flat_map(|unnamed| &unnamed.jobs);
-        self.shared.progress.expect(survey.jobs.iter().chain(later).map(|job| job.facts.size).sum());
+        self.shared.progress.expect(survey.jobs.iter().chain(later).map(|job| job.attributes.size).sum());
         if let Some(unnamed) = survey.unnamed {
             match survey.jobs.is_empty() {
                 true => self.begin_naming(unnamed),
@@ -437,11 +446,11 @@ impl Run {
             self.jobs.extend(survey.jobs);
             return;
         }
-        let differs = directory.there.is_none_or(|there| self.differs(&there, &directory.facts));
+        let differs = directory.there.is_none_or(|there| self.differs(&there, &directory.attributes));
         let is_opened = directory.restore.is_some();
-        if is_opened || survey.done && (survey.changes || differs) && directory.facts.are_known() {
+        if is_opened || survey.done && (survey.changes || differs) && directory.attributes.are_known() {
             self.touched.push(directory);
-        } else if survey.may_change && directory.facts.are_known() {
+        } else if survey.may_change && directory.attributes.are_known() {
             self.watched.insert(directory.path.clone(), directory);
         }
         self.directories.extend(survey.directories);
@@ -450,10 +459,10 @@ impl Run {
 
     /// Whether a directory of the target has another time than that of the source, or lacks bits that it
     /// should have.
-    fn differs(&self, there: &Attributes, facts: &Attributes) -> bool {
-        let wanted = self.shared.plan.keep.like(facts).mode.map(|mode| mode & SPECIAL);
+    fn differs(&self, there: &Attributes, attributes: &Attributes) -> bool {
+        let wanted = self.shared.plan.keep.like(attributes).mode.map(|mode| mode & SPECIAL);
         let has_bits = wanted.is_none_or(|wanted| there.mode.is_none_or(|mode| mode & SPECIAL == wanted));
-        !there.looks_like(facts) || !has_bits
+        !there.looks_like(attributes) || !has_bits
     }
 
     /// Takes jobs. With -H a further name of a file waits for the first one, and an equal file is linked to
@@ -468,7 +477,7 @@ impl Run {
             if !self.twins.is_joined(&job, there) && !self.shared.target.is_share() {
                 let tally = &mut self.report.tally;
                 tally.files.skipped -= 1;
-                tally.bytes.skipped -= job.facts.size;
+                tally.bytes.skipped -= job.attributes.size;
                 parted.push(job);
             }
         }
@@ -523,14 +532,14 @@ impl Run {
         tally.files.failed += stayed.len() as u64;
         for (entry, fault) in stayed {
             let bytes = &mut self.report.tally.bytes;
-            bytes.copied = bytes.copied.saturating_sub(entry.facts.size);
-            bytes.failed += entry.facts.size;
+            bytes.copied = bytes.copied.saturating_sub(entry.attributes.size);
+            bytes.failed += entry.attributes.size;
             let why = format!("it is still in {:?} beside its directory: {fault}", split(&path).1);
             self.fail(&join(&directory.path, &entry.name), why);
         }
         self.directories.extend(directories);
         self.jobs.extend(jobs);
-        if directory.facts.are_known() && !is_settled {
+        if directory.attributes.are_known() && !is_settled {
             self.touched.push(directory);
         }
         if self.report.gave_up {
@@ -570,7 +579,7 @@ impl Run {
             }
             Err(fault) => {
                 tally.files.failed += 1;
-                tally.bytes.failed += job.facts.size;
+                tally.bytes.failed += job.attributes.size;
                 self.report.failing += took;
                 self.fail(&job.from, fault.to_string());
                 // It may have been one of several connections.
@@ -645,7 +654,7 @@ impl Run {
         let tally = &mut self.report.tally;
         for job in jobs {
             tally.files.failed += 1;
-            tally.bytes.failed += job.facts.size;
+            tally.bytes.failed += job.attributes.size;
         }
         // An existing directory has been counted.
         tally.directories.failed += directories.into_iter().filter(|it| it.there.is_none()).count() as u64;
@@ -692,10 +701,10 @@ mod tests {
         let shared = shared(dir.path(), "--owner --retries 0").await;
         let target = dir.path().join("target/gone");
         std::fs::create_dir(&target).unwrap();
-        let facts = shared.source.stat("").await.unwrap().unwrap();
+        let attributes = shared.source.stat("").await.unwrap().unwrap();
         let mut run = Run::new(Arc::clone(&shared), Report::new(&shared.plan), false);
         let [path, from] = ["gone"; 2].map(str::to_owned);
-        run.touched.push(Directory { path, from, restore: Some(0o555), ..directory_of(facts) });
+        run.touched.push(Directory { path, from, restore: Some(0o555), ..directory_of(attributes) });
         run.settle().await;
         assert_eq!(run.report.tally.directories.failed, 1);
         assert_eq!(std::fs::metadata(target).unwrap().permissions().mode() & 0o777, 0o555);
@@ -712,7 +721,7 @@ mod tests {
         // No side has lost its last connection here, because this host has none.
         run.copied(&job, Err(lost()), Duration::ZERO);
         assert_eq!((run.report.status(), run.report.tally.files.failed), (8, 1));
-        let directory = || Directory { path: "d".to_owned(), there: None, ..directory_of(job.facts) };
+        let directory = || Directory { path: "d".to_owned(), there: None, ..directory_of(job.attributes) };
         let survey =
             || Survey { jobs: vec![job.clone()], lost: Some(lost()), done: true, ..Survey::default() };
         run.surveyed(survey(), directory());

@@ -14,9 +14,10 @@ use crate::tree::offload::OffloadSource;
 pub(crate) async fn open(
     shared: &CopyContext,
     from: &str,
-    facts: &Attributes,
+    attributes: &Attributes,
 ) -> FileResult<Option<OffloadSource>> {
-    if !shared.at_server.takes(facts.size) || !shared.at_server.is_one(&shared.source, &shared.target).await?
+    if !shared.at_server.takes(attributes.size)
+        || !shared.at_server.is_one(&shared.source, &shared.target).await?
     {
         return Ok(None);
     }
@@ -24,7 +25,7 @@ pub(crate) async fn open(
         Ok(inside) => inside,
         Err(fault) => return shared.at_server.refused(fault).map(|()| None),
     };
-    if inside.opened().looks_like(facts) {
+    if inside.opened().looks_like(attributes) {
         return Ok(Some(inside));
     }
     // Its data is not needed, so the result does not matter.

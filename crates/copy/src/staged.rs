@@ -5,7 +5,7 @@ use client::remote::Attributes;
 use crate::context::CopyContext;
 use crate::job::{Directory, Job};
 use crate::name::{join, split};
-use crate::tree::facts::{Listing, Spot};
+use crate::tree::listing::{Listing, TargetName};
 
 /// The most small files that are created before their directory has its name. The work that waits for the
 /// name then does not wait much longer.
@@ -45,19 +45,22 @@ impl StagedDirectory {
         directories: Vec<Directory>,
     ) -> (Vec<Job>, StagedDirectory) {
         let (small, mut later): (Vec<Job>, Vec<Job>) =
-            jobs.into_iter().partition(|job| shared.is_small(job.facts.size));
+            jobs.into_iter().partition(|job| shared.is_small(job.attributes.size));
         // An incomplete file must be completed before it becomes visible.
         let (mut first, new): (Vec<Job>, Vec<Job>) =
-            small.into_iter().partition(|job| job.spot == Spot::Taken);
+            small.into_iter().partition(|job| job.spot == TargetName::Taken);
         first.extend(new);
         later.extend(first.split_off(MOST.min(first.len())));
-        let is_there = |job: &&Job| job.spot == Spot::Taken;
-        let doubtful =
-            later.iter().filter(is_there).map(|job| (split(&job.path).1.to_owned(), job.facts)).collect();
+        let is_there = |job: &&Job| job.spot == TargetName::Taken;
+        let doubtful = later
+            .iter()
+            .filter(is_there)
+            .map(|job| (split(&job.path).1.to_owned(), job.attributes))
+            .collect();
         for job in &mut first {
             job.path = join(&path, split(&job.path).1);
-            if job.spot == Spot::Free {
-                job.spot = Spot::Unseen;
+            if job.spot == TargetName::Free {
+                job.spot = TargetName::Unseen;
             }
         }
         let left = first.len();
@@ -68,7 +71,7 @@ impl StagedDirectory {
     pub(crate) fn is_last(&mut self, job: &Job, is_made: bool) -> bool {
         self.left -= 1;
         if !is_made {
-            self.doubtful.push((split(&job.path).1.to_owned(), job.facts));
+            self.doubtful.push((split(&job.path).1.to_owned(), job.attributes));
         }
         self.left == 0
     }

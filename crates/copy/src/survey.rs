@@ -18,8 +18,8 @@ use crate::naming;
 use crate::retry::patiently;
 use crate::staged::{NewDirectory, StagedDirectory};
 use crate::survey_result::{PriorSurvey, Survey};
-use crate::tree::facts::{Entry, Listing, Spot};
-use crate::tree::like::Like;
+use crate::tree::listing::{Entry, Listing, TargetName};
+use crate::tree::target_attributes::TargetAttributes;
 use crate::{Links, name};
 
 /// The form of a name by which the target tells names apart.
@@ -83,13 +83,13 @@ pub(crate) async fn survey(shared: Arc<CopyContext>, directory: Directory, known
     let mut seen: HashMap<String, String> = HashMap::new();
     for entry in listed.entries {
         let own = join(path, &entry.name);
-        let wanted = shared.plan.wants(&own, entry.facts.kind == Kind::Directory);
+        let wanted = shared.plan.wants(&own, entry.attributes.kind == Kind::Directory);
         if name::is_part(&entry.name) || !wanted {
             continue;
         }
-        let target = there.remove(&key(&shared, &entry.name)).map(|entry| entry.facts);
+        let target = there.remove(&key(&shared, &entry.name)).map(|entry| entry.attributes);
         let Some(found) = resolve(&shared, &mut survey, &directory, &own, &entry).await else { continue };
-        if found.facts.kind == Kind::Directory && !shared.plan.wants(&own, true) {
+        if found.attributes.kind == Kind::Directory && !shared.plan.wants(&own, true) {
             continue;
         }
         let other = seen.insert(key(&shared, &entry.name), entry.name.clone());
@@ -123,7 +123,7 @@ async fn open_up(shared: &CopyContext, survey: &mut Survey, directory: &Director
     if !is_due || shared.plan.dry_run || mode & OWNERS == OWNERS {
         return;
     }
-    let like = Like { mode: Some(mode | OWNERS), ..Like::default() };
+    let like = TargetAttributes { mode: Some(mode | OWNERS), ..TargetAttributes::default() };
     // A failure shows when the entries cannot be changed.
     if shared.target.settle_directory(&directory.path, &like).await.is_ok() {
         survey.opened = Some(mode);
@@ -140,9 +140,9 @@ async fn resolve(
     entry: &Entry,
 ) -> Option<Followed> {
     let from = join(&directory.from, &entry.name);
-    let left_out = match (entry.facts.kind, shared.plan.links) {
+    let left_out = match (entry.attributes.kind, shared.plan.links) {
         (Kind::Link, Links::Follow) => match follow::follow(shared, directory, &from).await {
-            Ok(followed) if followed.facts.kind == Kind::Other => {
+            Ok(followed) if followed.attributes.kind == Kind::Other => {
                 "what it leads to is neither a file nor a directory"
             }
             Ok(followed) => return Some(followed),
@@ -155,7 +155,7 @@ async fn resolve(
         },
         (Kind::Link, Links::Skip) => "a symbolic link",
         (Kind::Other, _) => "neither a file nor a directory",
-        _ => return Some(Followed { from, facts: entry.facts, trail: directory.trail.clone() }),
+        _ => return Some(Followed { from, attributes: entry.attributes, trail: directory.trail.clone() }),
     };
     // robocopy counts objects that it leaves out the same way, without a bit in the exit status.
     survey.tally.files.total += 1;
@@ -185,8 +185,8 @@ fn consider(
     target: Option<Attributes>,
     other: Option<String>,
 ) {
-    let Followed { from, facts, trail } = found;
-    let is_directory = facts.kind == Kind::Directory;
+    let Followed { from, attributes, trail } = found;
+    let is_directory = attributes.kind == Kind::Directory;
     let mut refusal = other.map(|other| format!("the target takes it for {other:?}; rename one of them"));
     if shared.target.is_share() {
         refusal = refusal.or(name::check_for_smb(split(&path).1).err());
@@ -194,25 +194,25 @@ fn consider(
     let tally = &mut survey.tally;
     let counts = if is_directory { &mut tally.directories } else { &mut tally.files };
     counts.total += 1;
-    tally.bytes.total += facts.size;
+    tally.bytes.total += attributes.size;
     if let Some(why) = refusal {
         counts.failed += 1;
-        tally.bytes.failed += facts.size;
+        tally.bytes.failed += attributes.size;
         survey.failures.push((path, why));
         return;
     }
-    let is_link = facts.kind == Kind::Link;
+    let is_link = attributes.kind == Kind::Link;
     match target {
         // A share may show a link as its target. The existing object is examined again when the link is
         // copied.
         Some(target) if is_link && (target.kind == Kind::Link || shared.target.is_share()) => {
             survey.may_change = true;
-            let (spot, twin) = (Spot::Taken, None);
-            survey.jobs.push(Job { from, path, facts, spot, twin });
+            let (spot, twin) = (TargetName::Taken, None);
+            survey.jobs.push(Job { from, path, attributes, spot, twin });
         }
-        Some(target) if target.kind != facts.kind => {
+        Some(target) if target.kind != attributes.kind => {
             counts.mismatch += 1;
-            tally.bytes.mismatch += facts.size;
+            tally.bytes.mismatch += attributes.size;
             survey.notes.push((path, in_its_place(target.kind)));
         }
         Some(target) if is_directory => {
@@ -221,16 +221,16 @@ fn consider(
                 path,
                 from,
                 trail,
-                facts,
+                attributes,
                 there: Some(target),
                 restore: None,
             });
         }
-        Some(target) if target.looks_like(&facts) => {
+        Some(target) if target.looks_like(&attributes) => {
             counts.skipped += 1;
-            tally.bytes.skipped += facts.size;
-            if shared.plan.hard_links && facts.node.is_some() {
-                let job = Job { from, path, facts, spot: Spot::Taken, twin: None };
+            tally.bytes.skipped += attributes.size;
+            if shared.plan.hard_links && attributes.node.is_some() {
+                let job = Job { from, path, attributes, spot: TargetName::Taken, twin: None };
                 // On a share it stays as it is.
                 survey.may_change |= !shared.target.is_share();
                 survey.alike.push((job, target.node));
@@ -238,11 +238,11 @@ fn consider(
         }
         None if is_directory => {
             survey.changes = true;
-            survey.directories.push(Directory { path, from, trail, facts, there: None, restore: None });
+            survey.directories.push(Directory { path, from, trail, attributes, there: None, restore: None });
         }
         other => {
             survey.changes = true;
-            survey.jobs.push(Job { from, path, facts, spot: Spot::of(other), twin: None });
+            survey.jobs.push(Job { from, path, attributes, spot: TargetName::of(other), twin: None });
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::error::Fault;
 use crate::job::{Directory, Job};
 use crate::staged::{NewDirectory, StagedDirectory};
 use crate::tally::Tally;
-use crate::tree::facts::Listing;
+use crate::tree::listing::Listing;
 
 /// The knowledge about a directory before its survey.
 #[derive(Debug, Default)]

@@ -20,8 +20,8 @@ use crate::progress::Progress;
 use crate::survey::survey;
 use crate::survey_result::{PriorSurvey, Survey};
 use crate::tree::Tree;
-use crate::tree::facts::Spot;
-use crate::tree::like::Like;
+use crate::tree::listing::TargetName;
+use crate::tree::target_attributes::TargetAttributes;
 use crate::{Args, Plan};
 
 #[derive(Debug, clap::Parser)]
@@ -47,14 +47,14 @@ pub(crate) async fn shared(dir: &Path, options: &str) -> Arc<CopyContext> {
 }
 
 pub(crate) async fn job(shared: &CopyContext, path: &str) -> Job {
-    let facts = shared.source.stat(path).await.unwrap().unwrap();
-    Job { from: path.to_owned(), path: path.to_owned(), facts, spot: Spot::Taken, twin: None }
+    let attributes = shared.source.stat(path).await.unwrap().unwrap();
+    Job { from: path.to_owned(), path: path.to_owned(), attributes, spot: TargetName::Taken, twin: None }
 }
 
 /// The root of a copy that exists on both sides.
-pub(crate) fn directory_of(facts: Attributes) -> Directory {
+pub(crate) fn directory_of(attributes: Attributes) -> Directory {
     let (path, from) = Default::default();
-    Directory { path, from, trail: None, facts, there: Some(facts), restore: None }
+    Directory { path, from, trail: None, attributes, there: Some(attributes), restore: None }
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -73,7 +73,7 @@ async fn a_broken_copy_goes_on_behind_what_is_known_to_be_there() {
     fs::write(dir.path().join("source/film"), content(10 * MIB + 17)).unwrap();
     let job = job(&shared, "film").await;
     // 9 MiB exist, and the first 5 are certain. The content tells whether they are read again.
-    let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
+    let part = dir.path().join("target").join(part_of(&job.path, &job.attributes));
     fs::write(&part, vec![0xee; 9 * MIB as usize]).unwrap();
     assert_eq!(file::copy(&shared, &job).await.unwrap(), Outcome::Made(10 * MIB + 17));
     let made = fs::read(dir.path().join("target/film")).unwrap();
@@ -87,19 +87,19 @@ async fn what_an_earlier_copy_has_left_wrong_is_found_by_reading_back() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("source")).unwrap();
     fs::write(dir.path().join("source/film"), content(10 * MIB)).unwrap();
-    let damaged = |shared: &CopyContext, facts: &Attributes| {
+    let damaged = |shared: &CopyContext, attributes: &Attributes| {
         assert!(shared.plan.verify);
-        let part = dir.path().join("target").join(part_of("film", facts));
+        let part = dir.path().join("target").join(part_of("film", attributes));
         fs::write(part, vec![0xee; 9 * MIB as usize]).unwrap();
     };
     let once = shared(dir.path(), "--verify --retries 0").await;
     let job = job(&once, "film").await;
-    damaged(&once, &job.facts);
+    damaged(&once, &job.attributes);
     let fault = file::copy(&once, &job).await.unwrap_err();
     assert!(matches!(fault, Fault::Differs), "{fault}");
     assert!(names(&dir.path().join("target")).is_empty());
     let again = shared(dir.path(), "--verify --retries 1").await;
-    damaged(&again, &job.facts);
+    damaged(&again, &job.attributes);
     file::copy(&again, &job).await.unwrap();
     assert!(fs::read(dir.path().join("target/film")).unwrap() == content(10 * MIB));
 }
@@ -132,7 +132,7 @@ async fn holes_stay_holes() {
     source.write_all_at(b"in the middle", 40 * MIB + 5).unwrap();
     source.set_len(90 * MIB).unwrap();
     let job = job(&shared, "disk").await;
-    assert!(job.facts.sparse, "the file system of this host has no holes");
+    assert!(job.attributes.sparse, "the file system of this host has no holes");
     file::copy(&shared, &job).await.unwrap();
     let made = fs::File::open(dir.path().join("target/disk")).unwrap();
     assert!(made.metadata().unwrap().blocks() * 512 < 3 * MIB);
@@ -158,10 +158,10 @@ async fn what_a_broken_copy_has_left_in_the_place_of_a_hole_is_not_taken_for_one
     let shared = shared(dir.path(), "--retries 0").await;
     let content = disk(dir.path());
     let job = job(&shared, "disk").await;
-    assert!(job.facts.sparse, "the file system of this host has no holes");
+    assert!(job.attributes.sparse, "the file system of this host has no holes");
     // 9 MiB have been there: the first 5 cannot be in doubt.
     for (have, known) in [(9 * MIB, 5 * MIB), (30 * MIB, 0)] {
-        let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
+        let part = dir.path().join("target").join(part_of(&job.path, &job.attributes));
         fs::write(&part, vec![0xee; have as usize]).unwrap();
         file::copy(&shared, &job).await.unwrap();
         let made = fs::read(dir.path().join("target/disk")).unwrap();
@@ -179,7 +179,7 @@ async fn holes_are_read_back_as_well() {
     file::copy(&shared, &job).await.unwrap();
     assert!(fs::read(dir.path().join("target/disk")).unwrap() == content);
     // An earlier copy has left everything right except for one hole.
-    let part = dir.path().join("target").join(part_of(&job.path, &job.facts));
+    let part = dir.path().join("target").join(part_of(&job.path, &job.attributes));
     let mut wrong = content[..9 * MIB as usize].to_vec();
     wrong[3 * MIB as usize + 7] = 1;
     fs::write(&part, wrong).unwrap();
@@ -194,8 +194,9 @@ async fn what_has_permission_bits_is_nobody_elses_until_it_is_whole() {
     let shared = shared(dir.path(), "").await;
     let target = dir.path().join("target");
     let bits = |name: &str| fs::metadata(target.join(name)).unwrap().permissions().mode() & 0o777;
-    let none = Like::default();
-    for (like, file, directory) in [(Like { mode: Some(0o644), ..none }, 0o600, 0o700), (none, 0o666, 0o777)]
+    let none = TargetAttributes::default();
+    for (like, file, directory) in
+        [(TargetAttributes { mode: Some(0o644), ..none }, 0o600, 0o700), (none, 0o666, 0o777)]
     {
         let part = shared.target.create("part", &like).await.unwrap();
         shared.target.make_directory("private", &like).await.unwrap();
@@ -246,8 +247,8 @@ async fn what_is_under_way_ends_with_the_copy_and_a_mirror_deletes_no_more() {
     // At this rate it would take days.
     let (copied, ()) = tokio::join!(file::copy(&shared, &job), end);
     assert!(matches!(copied, Err(Fault::Over)), "{copied:?}");
-    let facts = shared.source.stat("").await.unwrap().unwrap();
-    let directory = directory_of(facts);
+    let attributes = shared.source.stat("").await.unwrap().unwrap();
+    let directory = directory_of(attributes);
     let survey = survey(Arc::clone(&shared), directory, PriorSurvey::default()).await;
     assert!(!survey.done && survey.jobs.is_empty());
     let mut survey = Survey::default();
@@ -317,7 +318,7 @@ async fn what_could_be_run_can_be_run_where_its_list_has_become_permission_bits(
     let descriptor = volume::security::from_mode(0o755, owner, volume::security::Sid::unix_group(7), false);
     let list = Some(crate::sidecar::List::Nt(Box::new(descriptor)));
     for (mode, made) in [(Some(0o755), 0o755), (Some(0o644), 0o644)] {
-        let like = Like { mode, ..Like::default() };
+        let like = TargetAttributes { mode, ..TargetAttributes::default() };
         let part = shared.target.create("part", &like).await.unwrap();
         let found =
             crate::sidecar::Sidecar { list: list.clone(), mode, ..crate::sidecar::Sidecar::default() };
@@ -352,8 +353,8 @@ async fn a_mirror_that_may_meet_the_source_by_another_name_deletes_nothing_that_
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "x").unwrap();
     }
-    let facts = shared.source.stat("").await.unwrap().unwrap();
-    let directory = directory_of(facts);
+    let attributes = shared.source.stat("").await.unwrap().unwrap();
+    let directory = directory_of(attributes);
     let survey = survey(Arc::clone(&shared), directory, PriorSurvey::default()).await;
     let [(path, why)] = &survey.failures[..] else { panic!("{:?}", survey.failures) };
     assert!(path == "deep" && why.contains("may be the source"), "{path}: {why}");
@@ -412,15 +413,15 @@ async fn bits_that_lend_rights_are_not_given_to_an_owner_who_is_another() {
     let own = Owner { user: OwnerId::Number(known.uid()), group: OwnerId::Number(known.gid()) };
     let other = Owner { user: OwnerId::Name(b"mallory@example.com".to_vec()), ..own.clone() };
     for (owner, kept) in [(Some(own), 0o6755), (Some(other), 0o755), (None, 0o755)] {
-        let like = shared.plan.keep.like(&job.facts);
+        let like = shared.plan.keep.like(&job.attributes);
         let part = shared.target.create("part", &like).await.unwrap();
-        let found = Sidecar { owner, mode: job.facts.mode, ..Sidecar::default() };
+        let found = Sidecar { owner, mode: job.attributes.mode, ..Sidecar::default() };
         let given = part.set_sidecar(&found, &shared.plan.keep).await.unwrap();
-        let like = like.with_sidecar(&given, job.facts.kind);
+        let like = like.with_sidecar(&given, job.attributes.kind);
         shared.target.finish(part, "part", "runs", &like).await.unwrap();
         let mode = fs::metadata(dir.path().join("target/runs")).unwrap().permissions().mode();
         assert_eq!(mode & 0o7777, kept, "{:?}", found.owner);
-        crate::sidecar::kept::check(&shared, "runs", &job.facts).await.unwrap();
+        crate::sidecar::silent_losses::check(&shared, "runs", &job.attributes).await.unwrap();
         assert_eq!(shared.lost().contains_key(&crate::sidecar::Lost::Special), kept == 0o755);
     }
     // What was listed may be another file's.

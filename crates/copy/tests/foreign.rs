@@ -368,13 +368,13 @@ fn links_and_copies_inside(from: &str, remote: &str, root: &Path) {
 #[test]
 fn samba_copies_by_itself() {
     let Some(samba) = Samba::start("samba_copies_by_itself") else { return };
-    let place = |name: &str| format!("smb://{}@{}/files/{name}", USER.0, samba.address);
-    links_and_copies_inside(&place("from"), &place("to"), &samba.files().join("to"));
+    let url = |name: &str| format!("smb://{}@{}/files/{name}", USER.0, samba.address);
+    links_and_copies_inside(&url("from"), &url("to"), &samba.files().join("to"));
 }
 
 #[test]
 fn links_go_to_ganesha_and_a_copy_there_is_whole_whoever_makes_it() {
     let Some(ganesha) = Ganesha::start("links_go_to_ganesha_and_a_copy_there_is_whole") else { return };
-    let place = |name: &str| format!("nfs://{}/files/{name}", ganesha.address);
-    links_and_copies_inside(&place("from"), &place("to"), &ganesha.files().join("to"));
+    let url = |name: &str| format!("nfs://{}/files/{name}", ganesha.address);
+    links_and_copies_inside(&url("from"), &url("to"), &ganesha.files().join("to"));
 }

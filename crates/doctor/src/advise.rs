@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use load::comparison::{Doubt, Range, Worth, count_to_take};
+use load::comparison::{GainVerdict, Range, Uncertainty, count_to_take};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -116,7 +116,7 @@ type Curve = Vec<(u32, f64)>;
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Compared {
     turns: Vec<(u32, Vec<f64>)>,
-    doubt: Doubt,
+    doubt: Uncertainty,
 }
 
 impl Compared {
@@ -214,9 +214,9 @@ fn point(curve: &mut Curve, at: f64, rate: f64) {
 /// The curves of one target in a report of the doctor. Runs that a limit of the doctor slowed down say
 /// nothing about the path.
 fn curves(target: &Value) -> Path {
-    let (facts, mut path) = (&target["facts"], Path::default());
-    let (data, connections) = (&facts["data"], &facts["connections"]);
-    path.target = facts["target"].as_str().unwrap_or_default().to_owned();
+    let (measurements, mut path) = (&target["facts"], Path::default());
+    let (data, connections) = (&measurements["data"], &measurements["connections"]);
+    path.target = measurements["target"].as_str().unwrap_or_default().to_owned();
     let separate = connections["separate_sessions"].as_bool() == Some(true);
     let client_off = connections["client_off"].as_bool() == Some(true);
     path.takes_one = separate && !client_off;
@@ -244,7 +244,7 @@ fn curves(target: &Value) -> Path {
 }
 
 /// The uncertainty of runs of one kind, by the same rules as in the doctor.
-fn doubt(data: &Value, work: &str) -> Doubt {
+fn doubt(data: &Value, work: &str) -> Uncertainty {
     let others = &data["others"];
     let part = others["part"].as_f64().unwrap_or(0.0);
     let runs = || data["runs"].as_array().into_iter().flatten().filter(|run| run["work"] == work);
@@ -257,7 +257,7 @@ fn doubt(data: &Value, work: &str) -> Doubt {
     };
     let cuts = runs().filter_map(|run| run["cut"].as_f64().or_else(|| by_operations(run)));
     let cut = cuts.max_by(f64::total_cmp).unwrap_or(0.0).min(1.0);
-    Doubt { others: if is_here { part } else { part.min(waited) }, cut }
+    Uncertainty { others: if is_here { part } else { part.min(waited) }, cut }
 }
 
 /// The first point of a curve that comes near to its maximum, and its factor over the first point of all.
@@ -334,11 +334,11 @@ fn measured_connections(args: &AdviseArgs, path: &Path) -> Option<Piece> {
     let count = count.min(under_way).max(1);
     let times = format!("{} times ({} to {})", short(range.middle), short(range.least), short(range.most));
     let (advice, count, says) = match range.says(WORTH) {
-        Worth::More if count > 1 => {
+        GainVerdict::More if count > 1 => {
             (Choice::Yes, count, format!("{count} connections: on this path {what} gain {times} with them"))
         }
         // Nothing is advised if the turns lie on both sides.
-        Worth::Unsure => return None,
+        GainVerdict::Unsure => return None,
         _ => (Choice::No, 1, format!("one connection is enough: on this path {what} gain {times} with more")),
     };
     Some(piece(about, advice, Some(count), Basis::Measured, says))
@@ -663,7 +663,7 @@ mod tests {
     /// The same rate in each of four turns.
     fn even(curve: &[(u32, f64)]) -> Compared {
         let turns = curve.iter().map(|(count, rate)| (*count, vec![*rate; 4])).collect();
-        Compared { turns, doubt: Doubt::default() }
+        Compared { turns, doubt: Uncertainty::default() }
     }
 
     /// The advice for eight threads that read eight files, by a report of one target.

@@ -70,13 +70,13 @@ async fn once(
     known: Option<Vec<String>>,
 ) -> client::Result<bool> {
     let root = session.root(MOUNT_OPTIONS).directory(directory).await?;
-    let place = match root.directory(scratch).await {
+    let parent = match root.directory(scratch).await {
         Err(why) if why.is_missing() => return Ok(true),
         found => found?,
     };
     let names: Vec<String> = match known {
         Some(names) => names,
-        None => match place.list().await {
+        None => match parent.list().await {
             Ok(listed) => listed.iter().map(|it| String::from_utf8_lossy(&it.name).into_owned()).collect(),
             Err(why) if why.is_missing() => return Ok(true),
             Err(why) if why.is_loss() => return Err(why),
@@ -84,7 +84,7 @@ async fn once(
             Err(_) => made.names(),
         },
     };
-    let are_gone = remove(&place, names).await;
+    let are_gone = remove(&parent, names).await;
     match root.remove_directory(scratch).await {
         // Some servers accept the deletion of a directory that is not empty, and do not carry it out
         // (MS-FSA 2.1.5.5).
@@ -95,11 +95,11 @@ async fn once(
 }
 
 /// Deletes files. Returns whether none of them is left.
-async fn remove(place: &Directory, names: Vec<String>) -> bool {
+async fn remove(parent: &Directory, names: Vec<String>) -> bool {
     let (mut tasks, mut are_gone) = (tokio::task::JoinSet::new(), true);
     for (number, name) in names.into_iter().enumerate() {
-        let place = place.clone();
-        tasks.spawn(async move { place.remove(&name).await.map_or_else(|why| why.is_missing(), |()| true) });
+        let parent = parent.clone();
+        tasks.spawn(async move { parent.remove(&name).await.map_or_else(|why| why.is_missing(), |()| true) });
         if number >= AT_ONCE {
             are_gone &= matches!(tasks.join_next().await, Some(Ok(true)));
         }
@@ -130,9 +130,9 @@ mod tests {
         let here = tempfile::tempdir().unwrap();
         std::fs::write(here.path().join("there"), "x").unwrap();
         std::fs::create_dir(here.path().join("no-file")).unwrap();
-        let place = Directory::local(here.path().to_owned(), MOUNT_OPTIONS);
+        let parent = Directory::local(here.path().to_owned(), MOUNT_OPTIONS);
         for (name, is_gone) in [("gone", true), ("there", true), ("no-file", false)] {
-            assert_eq!(remove(&place, vec![name.to_owned()]).await, is_gone, "{name}");
+            assert_eq!(remove(&parent, vec![name.to_owned()]).await, is_gone, "{name}");
         }
         assert!(!here.path().join("there").exists() && here.path().join("no-file").exists());
     }

@@ -44,32 +44,32 @@ const SAME: f64 = 0.10;
 const COPY_MIB: f64 = 1024.0;
 
 /// The connections that a client opens to a server: as many as a session gets, up to four.
-fn usual(facts: &TargetMeasurements) -> u32 {
-    match facts.protocol {
+fn usual(measurements: &TargetMeasurements) -> u32 {
+    match measurements.protocol {
         // The kernel's client distributes all work of the mount over its connections.
-        Some(Protocol::Mount(_)) => facts.connections.as_ref().map_or(1, |it| it.got),
-        _ => facts.connections.as_ref().map_or(1, |it| it.got.clamp(1, 4)),
+        Some(Protocol::Mount(_)) => measurements.connections.as_ref().map_or(1, |it| it.got),
+        _ => measurements.connections.as_ref().map_or(1, |it| it.got.clamp(1, 4)),
     }
 }
 
 /// The rate with that number of connections. `None` if it was not measured, because rates of fewer say
 /// little about it.
-fn usable(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
-    let data: &Data = facts.data.as_ref()?;
-    let usual = usual(facts);
+fn usable(measurements: &TargetMeasurements, work: RunKind) -> Option<f64> {
+    let data: &Data = measurements.data.as_ref()?;
+    let usual = usual(measurements);
     data.run(work, usual)?;
     Some(data.best(work, usual)?.mib_s)
 }
 
 /// The predicted time of a copy in seconds: the log-on and the connections, and then the data.
-fn copy_s(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
-    let rate = usable(facts, work).filter(|it| *it > 0.0)?;
-    let log_on_ms = match facts.protocol.as_ref()? {
+fn copy_s(measurements: &TargetMeasurements, work: RunKind) -> Option<f64> {
+    let rate = usable(measurements, work).filter(|it| *it > 0.0)?;
+    let log_on_ms = match measurements.protocol.as_ref()? {
         Protocol::Smb(smb) => smb.log_on_ms,
         Protocol::Nfs(nfs) => nfs.log_on_ms,
         Protocol::Mount(_) => 0.0,
     };
-    let opened_ms = facts.connections.as_ref().and_then(|it| it.opened_in_ms).unwrap_or(0.0);
+    let opened_ms = measurements.connections.as_ref().and_then(|it| it.opened_in_ms).unwrap_or(0.0);
     Some(COPY_MIB / rate + (log_on_ms + opened_ms) / 1000.0)
 }
 
@@ -100,16 +100,16 @@ impl Table {
     }
 }
 
-fn dialect(facts: &TargetMeasurements) -> Option<String> {
-    match facts.protocol.as_ref()? {
+fn dialect(measurements: &TargetMeasurements) -> Option<String> {
+    match measurements.protocol.as_ref()? {
         Protocol::Smb(smb) => Some(format!("SMB {}", smb.dialect)),
         Protocol::Nfs(nfs) => Some(format!("NFS 4.{}", nfs.minor_version)),
         Protocol::Mount(mount) => Some(format!("{} of this host's kernel", mount.kind)),
     }
 }
 
-fn protection(facts: &TargetMeasurements) -> Option<String> {
-    match facts.protocol.as_ref()? {
+fn protection(measurements: &TargetMeasurements) -> Option<String> {
+    match measurements.protocol.as_ref()? {
         Protocol::Smb(smb) if smb.seals => smb.cipher.clone(),
         Protocol::Smb(smb) if smb.signs => Some(format!("signed, {}", smb.signing)),
         _ => Some("none".to_owned()),
@@ -171,8 +171,8 @@ pub fn compare(first: &TargetMeasurements, second: &TargetMeasurements) -> Compa
 }
 
 /// The largest READ and WRITE, and the number of requests that may be under way.
-fn most_at_once(facts: &TargetMeasurements) -> Option<[u32; 3]> {
-    match facts.protocol.as_ref()? {
+fn most_at_once(measurements: &TargetMeasurements) -> Option<[u32; 3]> {
+    match measurements.protocol.as_ref()? {
         Protocol::Smb(smb) => Some([smb.max_read, smb.max_write, smb.credits]),
         Protocol::Nfs(nfs) => Some([nfs.max_io, nfs.max_io, nfs.slots]),
         Protocol::Mount(_) => None,
@@ -181,27 +181,30 @@ fn most_at_once(facts: &TargetMeasurements) -> Option<[u32; 3]> {
 
 /// Adds small reads, and the limits that were found.
 fn limits(table: &mut Table, both: [&TargetMeasurements; 2]) {
-    let small = |facts: &TargetMeasurements, is_one: bool| {
-        let runs = facts.data.as_ref()?.runs.iter();
+    let small = |measurements: &TargetMeasurements, is_one: bool| {
+        let runs = measurements.data.as_ref()?.runs.iter();
         let fits = runs.filter(|it| it.work == RunKind::SmallRead && (it.depth == 1) == is_one);
         fits.map(|it| it.per_s).max_by(f64::total_cmp)
     };
     table.figures("4 KiB reads a second, one under way", both.map(|it| small(it, true)));
     table.figures("4 KiB reads a second, the most", both.map(|it| small(it, false)));
-    let found = |facts: &TargetMeasurements| {
-        let all = crate::rules::findings(facts).into_iter();
+    let found = |measurements: &TargetMeasurements| {
+        let all = crate::rules::findings(measurements).into_iter();
         let kinds: Vec<&str> =
             all.filter(|it| it.holds_back && it.layer == Layer::Limits).map(|it| it.kind).collect();
-        facts.data.is_some().then(|| if kinds.is_empty() { "none seen".to_owned() } else { kinds.join(", ") })
+        measurements
+            .data
+            .is_some()
+            .then(|| if kinds.is_empty() { "none seen".to_owned() } else { kinds.join(", ") })
     };
     table.words("limits", both.map(found));
 }
 
 /// The reason why a copy cannot be predicted.
 fn unknown(both: [&TargetMeasurements; 2]) -> String {
-    let number = |facts: &&TargetMeasurements| {
-        let data = facts.data.as_ref()?;
-        let usual = usual(facts);
+    let number = |measurements: &&TargetMeasurements| {
+        let data = measurements.data.as_ref()?;
+        let usual = usual(measurements);
         let is_missing = data.run(RunKind::Read, 1).is_some() && data.run(RunKind::Read, usual).is_none();
         is_missing.then_some(usual)
     };
@@ -298,10 +301,10 @@ mod tests {
         let mut one = situation(Situation { rtt_ms: 23.0, single: 16.0, best: 64.0, got: 1, separate: true });
         let mut four =
             situation(Situation { rtt_ms: 23.0, single: 16.0, best: 64.0, got: 4, separate: false });
-        for (facts, opened) in [(&mut one, None), (&mut four, Some(400.0))] {
-            let Some(Protocol::Smb(smb)) = &mut facts.protocol else { panic!("{facts:?}") };
+        for (measurements, opened) in [(&mut one, None), (&mut four, Some(400.0))] {
+            let Some(Protocol::Smb(smb)) = &mut measurements.protocol else { panic!("{measurements:?}") };
             smb.log_on_ms = 100.0;
-            facts.connections.get_or_insert_default().opened_in_ms = opened;
+            measurements.connections.get_or_insert_default().opened_in_ms = opened;
         }
         let comparison = compare(&one, &four);
         assert_eq!(comparison.write_times_s, Some([64.1, 16.5]));

@@ -1,6 +1,6 @@
 //! The gain of several connections, from runs in turns, and the merging of turns into one run.
 
-use load::comparison::{Doubt, Range, Worth, count_to_take};
+use load::comparison::{GainVerdict, Range, Uncertainty, count_to_take};
 
 use crate::measurements::{Data, Run, RunKind, Traffic};
 
@@ -28,7 +28,7 @@ impl Gain<'_> {
     /// Whether more connections are certainly worth a change: the whole range says so.
     #[must_use]
     pub fn is_sure(&self) -> bool {
-        self.range.is_some_and(|it| it.says(WORTH) == Worth::More)
+        self.range.is_some_and(|it| it.says(WORTH) == GainVerdict::More)
     }
 }
 
@@ -52,11 +52,11 @@ impl Data {
     /// The uncertainty of the comparison of two runs. A server elsewhere does not wait for the processors
     /// of this host. Other programs then matter only as far as the doctor waited for a processor. A
     /// server on this host waits as well, and that cannot be seen.
-    fn doubt(&self, one: &Run, many: &Run) -> Doubt {
+    fn doubt(&self, one: &Run, many: &Run) -> Uncertainty {
         let part = self
             .others
             .map_or(0.0, |it| if it.is_server_here { it.part } else { it.part.min(waited(one, many)) });
-        Doubt { others: part, cut: one.cut.max(many.cut).min(1.0) }
+        Uncertainty { others: part, cut: one.cut.max(many.cut).min(1.0) }
     }
 }
 

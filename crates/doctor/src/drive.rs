@@ -343,7 +343,7 @@ impl Operation for Worker {
 impl Worker {
     async fn operation(&mut self) -> client::Result<Kind> {
         let count = self.bench.places.len() as u64;
-        let (place, file) = &self.bench.places[(self.number % count) as usize];
+        let (directory, file) = &self.bench.places[(self.number % count) as usize];
         let block = self.order.block;
         let blocks = (self.bench.extent / u64::from(block)).max(1);
         let turn = self.turn * u64::from(self.order.depth) + self.number;
@@ -352,8 +352,8 @@ impl Worker {
             (RunKind::SmallFiles, _) => {
                 let name = format!("s{}", self.number);
                 self.bench.made.note(&name);
-                place.put(&name, OpenMode::Anew, &self.bench.content.slice(..block as usize)).await?;
-                place.remove(&name).await?;
+                directory.put(&name, OpenMode::Anew, &self.bench.content.slice(..block as usize)).await?;
+                directory.remove(&name).await?;
                 self.bench.made.forget(&name);
                 Ok(Kind::Metadata)
             }

@@ -49,9 +49,9 @@ async fn largest(root: &Directory, [least, enough]: [u64; 2], patience: Duration
         let mut next = VecDeque::from([(String::new(), 0)]);
         for _ in 0..LISTED {
             let Some((directory, depth)) = next.pop_front() else { return };
-            let Ok(place) = root.directory(&directory).await else { continue };
+            let Ok(listed) = root.directory(&directory).await else { continue };
             // A directory that may not be listed is skipped.
-            let Ok(entries) = place.list().await else { continue };
+            let Ok(entries) = listed.list().await else { continue };
             for entry in entries {
                 let (name, size) = (String::from_utf8_lossy(&entry.name).into_owned(), entry.attributes.size);
                 // A junction or a link of a share may lead to files too.

@@ -79,9 +79,9 @@ fn target(page: &mut String, examined: &Examined) {
     page.push_str("</pre></details>\n");
 }
 
-fn plots(facts: &TargetMeasurements) -> Vec<Plot<'static>> {
+fn plots(measurements: &TargetMeasurements) -> Vec<Plot<'static>> {
     let mut plots = Vec::new();
-    if let Some(transport) = &facts.transport {
+    if let Some(transport) = &measurements.transport {
         let steps = transport.connect.histogram();
         plots.push(Plot {
             title: "TCP connects by what they took",
@@ -94,7 +94,7 @@ fn plots(facts: &TargetMeasurements) -> Vec<Plot<'static>> {
             logarithmic: false,
         });
     }
-    let Some(data) = &facts.data else { return plots };
+    let Some(data) = &measurements.data else { return plots };
     let mut counts: Vec<u32> = data.runs.iter().map(|it| it.connections).collect();
     counts.sort_unstable();
     counts.dedup();

@@ -139,11 +139,11 @@ fn mounted(mountinfo: &str, path: &str) -> Option<Mount> {
         let Some((before, behind)) = line.split_once(" - ") else { continue };
         let before: Vec<&str> = before.split(' ').collect();
         let behind: Vec<&str> = behind.split(' ').collect();
-        let (Some(place), [kind, source, of_super]) = (before.get(4), behind.as_slice()) else { continue };
-        let place = unescape(place);
-        let holds = path == place || path.starts_with(&format!("{}/", place.trim_end_matches('/')));
+        let (Some(mount_point), [kind, source, of_super]) = (before.get(4), behind.as_slice()) else { continue };
+        let mount_point = unescape(mount_point);
+        let holds = path == mount_point || path.starts_with(&format!("{}/", mount_point.trim_end_matches('/')));
         // A later mount at the same place hides the earlier one.
-        if !holds || best.as_ref().is_some_and(|(length, _)| place.len() < *length) {
+        if !holds || best.as_ref().is_some_and(|(length, _)| mount_point.len() < *length) {
             continue;
         }
         let own = before.get(5).copied().unwrap_or_default();
@@ -151,7 +151,7 @@ fn mounted(mountinfo: &str, path: &str) -> Option<Mount> {
         let mut mount = Mount {
             kind: (*kind).to_owned(),
             source: unescape(source),
-            place: place.clone(),
+            place: mount_point.clone(),
             options,
             ..Mount::default()
         };
@@ -159,7 +159,7 @@ fn mounted(mountinfo: &str, path: &str) -> Option<Mount> {
         let usual = if mount.is_smb() { 445 } else { 2049 };
         mount.port =
             mount.number("port").and_then(|it| u16::try_from(it).ok()).filter(|it| *it > 0).unwrap_or(usual);
-        best = Some((place.len(), mount));
+        best = Some((mount_point.len(), mount));
     }
     best.map(|(_, mount)| mount).filter(|it| it.is_smb() || it.kind.starts_with("nfs"))
 }

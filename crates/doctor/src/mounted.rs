@@ -87,7 +87,7 @@ pub(crate) async fn examine(
         ..target.clone()
     };
     let mut exam = Examination::new(&server, target.to_string(), args, course, "");
-    exam.facts.protocol = Some(Protocol::Mount(mount));
+    exam.measurements.protocol = Some(Protocol::Mount(mount));
     let scratch = path.join(format!(".trunkline-doctor-{:08x}", u32::from_ne_bytes(auth::crypto::random())));
     let worker = BlockingWorker::new();
     let ended = tokio::select! {
@@ -95,14 +95,14 @@ pub(crate) async fn examine(
         () = told => Err(Cause::Interrupted),
         () = tokio::time::sleep_until((begun + course.limit).into()) => Err(Cause::Other),
     };
-    exam.facts.stopped = match ended {
+    exam.measurements.stopped = match ended {
         Ok(stopped) => stopped,
-        Err(cause) => Some(cut(&exam.facts, cause, course.limit)),
+        Err(cause) => Some(cut(&exam.measurements, cause, course.limit)),
     };
     if exam.scratch.is_some() && !worker.clear(&scratch, exam.cleanup_time()).await {
-        exam.facts.left_behind = Some(scratch.display().to_string());
+        exam.measurements.left_behind = Some(scratch.display().to_string());
     }
-    Ok(exam.facts)
+    Ok(exam.measurements)
 }
 
 /// The port of a mount that does not show it, as Linux's SMB client does not. It is the usual port if
@@ -159,8 +159,8 @@ impl BlockingWorker {
     async fn clear(&self, scratch: &Path, patience: Duration) -> bool {
         self.stop.now();
         self.is_over.store(true, Ordering::Relaxed);
-        let (place, until) = (scratch.to_owned(), Instant::now() + patience);
-        self.aside(patience, move || mount_cleanup::delete(&place, until)).await == Some(true)
+        let (names_directory, until) = (scratch.to_owned(), Instant::now() + patience);
+        self.aside(patience, move || mount_cleanup::delete(&names_directory, until)).await == Some(true)
     }
 }
 
@@ -260,11 +260,11 @@ async fn layers(
     if !answers {
         return Err(exam.silent(Stage::Share, "looking at the mount"));
     }
-    exam.facts.connections = Some(kernels(exam));
+    exam.measurements.connections = Some(kernels(exam));
     let bound_mib_s = exam.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
-    exam.facts.data = Some(Data { bound_mib_s, bound_iops: exam.args.max_iops, ..Data::default() });
+    exam.measurements.data = Some(Data { bound_mib_s, bound_iops: exam.args.max_iops, ..Data::default() });
     let Some(held) = WorkLimits::by(exam.args) else {
-        exam.facts
+        exam.measurements
             .left_out
             .push("runs through the mount: --max-rate is less than a block of 4 KiB".to_owned());
         return Ok(());
@@ -276,8 +276,8 @@ async fn layers(
     let subject = match not_written {
         None => Subject::Own(scratch.to_owned()),
         Some(why) => {
-            exam.facts.data.get_or_insert_default().not_written = Some(why);
-            exam.facts.left_out.push("names: nothing may be made here".to_owned());
+            exam.measurements.data.get_or_insert_default().not_written = Some(why);
+            exam.measurements.left_out.push("names: nothing may be made here".to_owned());
             match existing(exam, worker, path, held.block).await {
                 Some(file) => Subject::Existing(file),
                 None => return Ok(()),
@@ -286,7 +286,7 @@ async fn layers(
     };
     through(exam, worker, &subject, &held).await?;
     // The counters of the kernel's client include this work too.
-    if let Some(Protocol::Mount(mount)) = &mut exam.facts.protocol
+    if let Some(Protocol::Mount(mount)) = &mut exam.measurements.protocol
         && let (Some(now), true) = mount::look(path, exam.course.stall).await
     {
         *mount = Mount { port: mount.port, ..now };
@@ -307,7 +307,7 @@ async fn existing(
     let found = worker.aside(exam.course.stall, looking).await.flatten();
     let found = found.filter(|(_, size)| *size >= u64::from(block));
     if found.is_none() {
-        exam.facts.left_out.push(format!("runs through the mount: {NOTHING}"));
+        exam.measurements.left_out.push(format!("runs through the mount: {NOTHING}"));
     }
     found.map(|(file, _)| file)
 }
@@ -469,24 +469,24 @@ async fn run(
     let report = loaded(exam, worker, &words).await?;
     let seconds = begun.elapsed().as_secs_f64();
     let own = own.zip(Account::own().ok()).map_or(0, |(before, now)| now.since(&before));
-    let connections = exam.facts.connections.as_ref().map_or(1, |it| it.got);
+    let connections = exam.measurements.connections.as_ref().map_or(1, |it| it.got);
     let run = run_of(work, held.of(work).0, depth, &report).map(|run| Run {
         connections,
         own_processors: own as f64 / 1e9 / seconds,
         idle: idle.idle_since(),
         ..run
     });
-    exam.facts.data.get_or_insert_default().runs.extend(run);
+    exam.measurements.data.get_or_insert_default().runs.extend(run);
     let connects = match pings.join_next().await {
         Some(Ok(connects)) => Some(connects),
         _ => None,
     };
-    if let (RunKind::Write, Some(transport)) = (work, &mut exam.facts.transport) {
+    if let (RunKind::Write, Some(transport)) = (work, &mut exam.measurements.transport) {
         transport.connect_under_writes = connects;
-    } else if let (RunKind::Read, Some(transport)) = (work, &mut exam.facts.transport) {
+    } else if let (RunKind::Read, Some(transport)) = (work, &mut exam.measurements.transport) {
         transport.connect_under_load = connects;
         let channels = carried(peer, &before, &tcp::to(peer).unwrap_or_default(), seconds);
-        if let Some(connections) = exam.facts.connections.as_mut().filter(|_| !channels.is_empty()) {
+        if let Some(connections) = exam.measurements.connections.as_mut().filter(|_| !channels.is_empty()) {
             connections.channels = channels;
         }
     }
@@ -511,7 +511,7 @@ fn carried(
 
 /// The kernel's connections to the server, from its table of sockets.
 fn kernels(exam: &Examination<'_>) -> Connections {
-    let Some(Protocol::Mount(mount)) = &exam.facts.protocol else { return Connections::default() };
+    let Some(Protocol::Mount(mount)) = &exam.measurements.protocol else { return Connections::default() };
     let peer = exam.destination();
     let channel = |(local, info): (SocketAddr, TcpInfo)| Channel {
         local,
@@ -539,21 +539,22 @@ async fn names(
     scratch: &Path,
     most_per_s: Option<u32>,
 ) -> Result<(), Stopped> {
-    let place = scratch.join(NAMES);
+    let names_directory = scratch.join(NAMES);
     let time = exam.course.names;
     let mut metadata = Metadata::default();
     for (what, trips) in [("create", 2), ("open", 2), ("delete", 1)] {
-        let (place, is_over, made) = (place.clone(), Arc::clone(&worker.is_over), metadata.names as usize);
+        let (names_directory, is_over, made) =
+            (names_directory.clone(), Arc::clone(&worker.is_over), metadata.names as usize);
         let idle = Moment::read(&Vec::new);
         let doing = move || {
-            let of = |number: usize| place.join(format!("n{number}"));
+            let of = |number: usize| names_directory.join(format!("n{number}"));
             let (most, time) = match what {
                 "create" => (MOST_NAMES, time),
                 "open" => (usize::MAX, time),
                 _ => (made, Duration::MAX),
             };
             if what == "create" {
-                std::fs::create_dir(&place)?;
+                std::fs::create_dir(&names_directory)?;
             }
             series(most, time, most_per_s, &is_over, |number| match what {
                 "create" => std::fs::File::create_new(of(number)).map(drop),
@@ -571,7 +572,7 @@ async fn names(
         let (parts, idle) = (Vec::new(), idle.idle_since());
         metadata.operations.push(NameWork { what, trips, median_ms, per_s: None, depth: 1, parts, idle });
     }
-    exam.facts.metadata = Some(metadata);
+    exam.measurements.metadata = Some(metadata);
     Ok(())
 }
 

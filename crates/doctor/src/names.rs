@@ -39,8 +39,8 @@ pub(crate) struct Bounds {
 }
 
 /// An operation with a name. It returns the time of the end of its first half, if it has two.
-type Doing = Pin<Box<dyn Future<Output = client::Result<Option<Instant>>> + Send>>;
-type Operation = Arc<dyn Fn(Directory, u32) -> Doing + Send + Sync>;
+type TimedOperation = Pin<Box<dyn Future<Output = client::Result<Option<Instant>>> + Send>>;
+type Operation = Arc<dyn Fn(Directory, u32) -> TimedOperation + Send + Sync>;
 
 /// The times of a series of operations.
 struct Series {
@@ -56,17 +56,17 @@ fn operation<F>(what: impl Fn(Directory, String) -> F + Send + Sync + 'static) -
 where
     F: Future<Output = client::Result<Option<Instant>>> + Send + 'static,
 {
-    Arc::new(move |place, number| Box::pin(what(place, format!("n{number}"))))
+    Arc::new(move |directory, number| Box::pin(what(directory, format!("n{number}"))))
 }
 
 /// Creates an empty file and closes it.
-pub(crate) async fn create(place: &Directory, name: &str) -> client::Result<()> {
-    place.open(name, OpenMode::Make).await?.close().await
+pub(crate) async fn create(directory: &Directory, name: &str) -> client::Result<()> {
+    directory.open(name, OpenMode::Make).await?.close().await
 }
 
 /// Opens a file and closes it. Returns the time at which it was open.
-async fn open_and_close(place: &Directory, name: &str) -> client::Result<Instant> {
-    let file = place.open(name, OpenMode::Read).await?;
+async fn open_and_close(directory: &Directory, name: &str) -> client::Result<Instant> {
+    let file = directory.open(name, OpenMode::Read).await?;
     let opened = Instant::now();
     file.close().await?;
     Ok(opened)
@@ -75,7 +75,7 @@ async fn open_and_close(place: &Directory, name: &str) -> client::Result<Instant
 /// Measures in an empty directory. The caller deletes the names that are left: those in `made`. Results
 /// are in `metadata` even after a failure, or when the caller stops waiting.
 pub(crate) async fn measure(
-    place: &Directory,
+    directory: &Directory,
     bounds: &Bounds,
     made: &CreatedNames,
     metadata: &mut Metadata,
@@ -83,13 +83,13 @@ pub(crate) async fn measure(
     // An open and a close take a round trip each. A stat is one compound in SMB and in NFS.
     let trips = 2;
     let noted = made.clone();
-    let create = operation(move |place, name| {
+    let create = operation(move |directory, name| {
         noted.note(&name);
-        async move { create(&place, &name).await.map(|()| None) }
+        async move { create(&directory, &name).await.map(|()| None) }
     });
-    let one = series(place, &create, bounds, 1, 0..MOST / 2).await?;
+    let one = series(directory, &create, bounds, 1, 0..MOST / 2).await?;
     let begun = one.times_ms.len() as u32;
-    let many = series(place, &create, bounds, DEPTH, begun..MOST).await?;
+    let many = series(directory, &create, bounds, DEPTH, begun..MOST).await?;
     metadata.names = begun + many.times_ms.len() as u32;
     metadata.operations.push(work("create", trips, &one, &many));
     let names = metadata.names.max(1);
@@ -97,20 +97,20 @@ pub(crate) async fn measure(
         (
             "open",
             trips,
-            operation(|place, name| async move { open_and_close(&place, &name).await.map(Some) }),
+            operation(|directory, name| async move { open_and_close(&directory, &name).await.map(Some) }),
         ),
-        ("stat", 1, operation(|place, name| async move { place.stat(&name).await.map(|_| None) })),
+        ("stat", 1, operation(|directory, name| async move { directory.stat(&name).await.map(|_| None) })),
     ] {
-        let turned: Operation = Arc::new(move |place, number| operation(place, number % names));
-        let one = series(place, &turned, bounds, 1, 0..u32::MAX).await?;
-        let many = series(place, &turned, bounds, DEPTH, 0..u32::MAX).await?;
+        let turned: Operation = Arc::new(move |directory, number| operation(directory, number % names));
+        let one = series(directory, &turned, bounds, 1, 0..u32::MAX).await?;
+        let many = series(directory, &turned, bounds, DEPTH, 0..u32::MAX).await?;
         metadata.operations.push(work(what, trips, &one, &many));
         metadata.operations.extend(second("close", &one));
     }
     let mut listed = 0;
     for _ in 0..3 {
         let begun = Instant::now();
-        listed = within(bounds, place.list()).await?.len();
+        listed = within(bounds, directory.list()).await?.len();
         metadata.list_ms.push(begun.elapsed().as_secs_f64() * 1000.0);
     }
     metadata.list_names_per_s = median(&metadata.list_ms).map(|ms| listed as f64 * 1000.0 / ms.max(1e-3));
@@ -118,7 +118,7 @@ pub(crate) async fn measure(
     for number in 0..5 {
         let begun = Instant::now();
         let name = format!("missing{number}");
-        let absent = tokio::time::timeout(bounds.stall, place.stat(&name)).await;
+        let absent = tokio::time::timeout(bounds.stall, directory.stat(&name)).await;
         if absent.is_err() {
             return Err(silent(bounds));
         }
@@ -126,17 +126,17 @@ pub(crate) async fn measure(
     }
     metadata.missing_ms = median(&missing);
     let noted = made.clone();
-    let delete = operation(move |place, name| {
+    let delete = operation(move |directory, name| {
         let noted = noted.clone();
         async move {
-            place.remove(&name).await?;
+            directory.remove(&name).await?;
             noted.forget(&name);
             Ok(None)
         }
     });
-    let one = series(place, &delete, bounds, 1, 0..names / 3).await?;
+    let one = series(directory, &delete, bounds, 1, 0..names / 3).await?;
     let gone = one.times_ms.len() as u32;
-    let many = series(place, &delete, bounds, DEPTH, gone..names).await?;
+    let many = series(directory, &delete, bounds, DEPTH, gone..names).await?;
     metadata.operations.push(work("delete", bounds.delete_trips, &one, &many));
     Ok(())
 }
@@ -181,7 +181,7 @@ type Times = (Instant, Option<Instant>, Instant);
 
 /// Runs one operation after the other, and records the times.
 struct NameWorker {
-    place: Directory,
+    directory: Directory,
     operation: Operation,
     stall: Duration,
     /// The number of the first operation.
@@ -203,7 +203,7 @@ impl engine::Operation for NameWorker {
             self.first
         };
         let begin = Instant::now();
-        let doing = (self.operation)(self.place.clone(), number);
+        let doing = (self.operation)(self.directory.clone(), number);
         let done = tokio::time::timeout(self.stall, doing).await;
         let halfway = done.map_err(|_| Failure::Stalled(self.stall))??;
         self.times.lock().unwrap_or_else(PoisonError::into_inner).push((begin, halfway, Instant::now()));
@@ -214,7 +214,7 @@ impl engine::Operation for NameWorker {
 /// Runs the operation with the numbers in `range`, `depth` at once, until the numbers or the time are
 /// used up.
 async fn series(
-    place: &Directory,
+    directory: &Directory,
     operation: &Operation,
     bounds: &Bounds,
     depth: u32,
@@ -231,7 +231,7 @@ async fn series(
     let before = Moment::read(&Vec::new);
     let times: Arc<Mutex<Vec<Times>>> = Arc::default();
     let worker = |_| NameWorker {
-        place: place.clone(),
+        directory: directory.clone(),
         operation: Arc::clone(operation),
         stall: bounds.stall,
         first: range.start,

@@ -94,9 +94,9 @@ pub(crate) async fn open(
             let tree = step(Stage::Share, patience, session.connect(&target.share)).await?;
             let log_on_ms = begun.elapsed().as_secs_f64() * 1000.0;
             let seals = session.seals() || tree.demands_encryption();
-            let facts =
+            let properties =
                 SmbProperties { clock_ahead_ms, log_on_ms, seals, ..smb(&connection, &session, options) };
-            Ok((remote::RemoteSession::Smb { connection, session, tree }, Protocol::Smb(facts)))
+            Ok((remote::RemoteSession::Smb { connection, session, tree }, Protocol::Smb(properties)))
         }
         ClientOptions::Nfs(options) => {
             let connecting = async { Ok(TcpStream::connect(address).await?) };
@@ -105,7 +105,7 @@ pub(crate) async fn open(
             let (client, minor_version) = connect_nfs(options, address, patience).await?;
             let export = step(Stage::Share, patience, client.directory(&target.share)).await?;
             let about = client.about();
-            let facts = NfsProperties {
+            let properties = NfsProperties {
                 minor_version,
                 owner: format!("{} / {}", printable(&about.owner), about.minor_owner),
                 scope: printable(&about.scope),
@@ -117,7 +117,7 @@ pub(crate) async fn open(
                 log_on_ms: begun.elapsed().as_secs_f64() * 1000.0,
                 ..NfsProperties::default()
             };
-            Ok((remote::RemoteSession::Nfs { client, export }, Protocol::Nfs(facts)))
+            Ok((remote::RemoteSession::Nfs { client, export }, Protocol::Nfs(properties)))
         }
     }
 }

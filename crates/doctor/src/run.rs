@@ -46,11 +46,11 @@ async fn all(args: &Args, course: &MeasurementBudget, passwords: &[String]) -> R
     let mut signals = signals().map_err(|why| Error::host("listening for signals", why))?;
     let mut examined = Vec::new();
     for (target, password) in args.targets.iter().zip(passwords) {
-        let facts = one(target, args, course, password, signalled(&mut signals)).await?;
-        let is_over = facts.stopped.as_ref().is_some_and(|it| it.cause == Cause::Interrupted);
-        let findings = findings(&facts);
-        let verdict = verdict(&facts, &findings);
-        examined.push(Examined { facts, findings, verdict });
+        let measurements = one(target, args, course, password, signalled(&mut signals)).await?;
+        let is_over = measurements.stopped.as_ref().is_some_and(|it| it.cause == Cause::Interrupted);
+        let findings = findings(&measurements);
+        let verdict = verdict(&measurements, &findings);
+        examined.push(Examined { facts: measurements, findings, verdict });
         if is_over {
             break;
         }
@@ -95,8 +95,8 @@ async fn one(
         () = told => true,
     };
     if is_over {
-        exam.facts.stopped = Some(cut(&exam.facts, Cause::Interrupted, course.limit));
+        exam.measurements.stopped = Some(cut(&exam.measurements, Cause::Interrupted, course.limit));
     }
     exam.clear().await;
-    Ok(exam.facts)
+    Ok(exam.measurements)
 }

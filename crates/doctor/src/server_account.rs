@@ -30,7 +30,7 @@ pub(crate) fn is_server(text: &str) -> bool {
 /// The work of clients on the shares of the server at `source`.
 pub(crate) fn workload(source: &str) -> Result<Workload, String> {
     match source.strip_prefix("http://") {
-        Some(place) => get(place, "/workload"),
+        Some(authority) => get(authority, "/workload"),
         None => match ask(source, &Request::Workload)? {
             Response::Workload(workload) => Ok(*workload),
             _ => Err(format!("{source}: the server answered something else")),
@@ -40,9 +40,9 @@ pub(crate) fn workload(source: &str) -> Result<Workload, String> {
 
 /// The transactions of the server at `source`. It gives up after `patience`.
 pub(crate) async fn transactions(source: String, patience: Duration) -> Result<Transactions, String> {
-    let place = source.clone();
+    let authority = source.clone();
     let asking = tokio::task::spawn_blocking(move || match source.strip_prefix("http://") {
-        Some(place) => get(place, "/transactions"),
+        Some(authority) => get(authority, "/transactions"),
         None => match ask(&source, &Request::Transactions)? {
             Response::Transactions(all) => Ok(*all),
             _ => Err(format!("{source}: the server answered something else")),
@@ -50,7 +50,7 @@ pub(crate) async fn transactions(source: String, patience: Duration) -> Result<T
     });
     match tokio::time::timeout(patience, asking).await {
         Ok(Ok(answer)) => answer,
-        _ => Err(format!("{place}: no answer within {} s", patience.as_secs_f64())),
+        _ => Err(format!("{authority}: no answer within {} s", patience.as_secs_f64())),
     }
 }
 
@@ -91,8 +91,8 @@ fn ask(source: &str, request: &Request) -> Result<Response, String> {
 }
 
 /// The content of `path` at an address such as 127.0.0.1:9445.
-fn get<T: DeserializeOwned>(place: &str, path: &str) -> Result<T, String> {
-    let host = place.split('/').next().unwrap_or_default();
+fn get<T: DeserializeOwned>(authority: &str, path: &str) -> Result<T, String> {
+    let host = authority.split('/').next().unwrap_or_default();
     let wrong = |why: &dyn std::fmt::Display| format!("http://{host}{path}: {why}");
     let answer = exchange(host, path, PATIENCE).map_err(|why| wrong(&why))?;
     let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| wrong(&"no answer of HTTP"))?;
@@ -134,7 +134,7 @@ mod tests {
     /// A server that replies once, and its address.
     fn answering(answer: &'static str) -> (std::thread::JoinHandle<String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = listener.local_addr().unwrap().to_string();
+        let authority = listener.local_addr().unwrap().to_string();
         let served = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
@@ -143,22 +143,22 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
             asked.join("|")
         });
-        (served, place)
+        (served, authority)
     }
 
     #[test]
     fn an_answer_over_http_is_read_or_said_to_be_none() {
-        let (served, place) = answering("HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\n[1,2,3]");
-        assert_eq!(get::<Vec<u32>>(&place, "/workload").unwrap(), [1, 2, 3]);
-        assert_eq!(served.join().unwrap(), format!("GET /workload HTTP/1.0|Host: {place}"));
+        let (served, authority) = answering("HTTP/1.0 200 OK\r\nContent-Length: 7\r\n\r\n[1,2,3]");
+        assert_eq!(get::<Vec<u32>>(&authority, "/workload").unwrap(), [1, 2, 3]);
+        assert_eq!(served.join().unwrap(), format!("GET /workload HTTP/1.0|Host: {authority}"));
         for (answer, wanted) in [
             ("HTTP/1.0 404 Not Found\r\n\r\nthere is only\n", "status 404: there is only"),
             ("SSH-2.0-x\r\n", "no answer of HTTP"),
             ("HTTP/1.1 200 OK\r\n\r\n[1,", "EOF"),
         ] {
-            let (served, place) = answering(answer);
-            let why = get::<Vec<u32>>(&place, "/workload").unwrap_err();
-            assert!(why.contains(wanted) && why.contains(&place), "{why}");
+            let (served, authority) = answering(answer);
+            let why = get::<Vec<u32>>(&authority, "/workload").unwrap_err();
+            assert!(why.contains(wanted) && why.contains(&authority), "{why}");
             served.join().unwrap();
         }
     }
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn an_answer_that_never_ends_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let place = listener.local_addr().unwrap().to_string();
+        let authority = listener.local_addr().unwrap().to_string();
         let served = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             // Each part arrives well within the time for the whole.
@@ -174,7 +174,7 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        let why = exchange(&place, "/workload", Duration::from_millis(200)).unwrap_err();
+        let why = exchange(&authority, "/workload", Duration::from_millis(200)).unwrap_err();
         assert!(matches!(why.kind(), std::io::ErrorKind::TimedOut | std::io::ErrorKind::WouldBlock), "{why}");
         served.join().unwrap();
     }
@@ -182,9 +182,9 @@ mod tests {
     #[test]
     fn a_place_where_no_server_runs_is_an_error_in_words() {
         let empty = tempfile::tempdir().unwrap();
-        let place = empty.path().to_str().unwrap();
-        assert!(is_server(place) && is_server("http://127.0.0.1:1") && !is_server("report.json"));
-        assert!(workload(place).unwrap_err().contains("no server runs"));
+        let authority = empty.path().to_str().unwrap();
+        assert!(is_server(authority) && is_server("http://127.0.0.1:1") && !is_server("report.json"));
+        assert!(workload(authority).unwrap_err().contains("no server runs"));
     }
 
     #[test]

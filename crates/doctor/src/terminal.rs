@@ -55,20 +55,20 @@ fn wrapped(f: &mut Formatter<'_>, lead: &str, text: &str) -> fmt::Result {
 
 impl Display for Examined {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let facts = &self.facts;
-        writeln!(f, "== {} ==\n", facts.target)?;
+        let measurements = &self.facts;
+        writeln!(f, "== {} ==\n", measurements.target)?;
         wrapped(f, "", &self.verdict.paragraph)?;
         for (number, change) in self.verdict.changes.iter().enumerate() {
             let gain = change.gain.filter(|it| *it > 1.05).map(|it| format!(" (about {} times)", short(it)));
             let lead = format!("  {}. {}: ", number + 1, change.side.name());
             wrapped(f, &lead, &format!("{}{}", change.what, gain.unwrap_or_default()))?;
         }
-        if let Some(path) = &facts.left_behind {
+        if let Some(path) = &measurements.left_behind {
             wrapped(f, "", &format!("Left behind, since the server did not answer in time: delete {path}"))?;
         }
-        layers(f, facts)?;
+        layers(f, measurements)?;
         self.notes(f)?;
-        for it in &facts.left_out {
+        for it in &measurements.left_out {
             writeln!(f, "  left out: {it}")?;
         }
         Ok(())
@@ -95,26 +95,26 @@ impl Examined {
     }
 }
 
-fn layers(f: &mut Formatter<'_>, facts: &TargetMeasurements) -> fmt::Result {
-    if let Some(it) = &facts.route {
+fn layers(f: &mut Formatter<'_>, measurements: &TargetMeasurements) -> fmt::Result {
+    if let Some(it) = &measurements.route {
         route(f, it)?;
     }
-    if let (Some(it), Some(to)) = (&facts.transport, &facts.route) {
-        transport(f, it, to, facts.data.as_ref())?;
+    if let (Some(it), Some(to)) = (&measurements.transport, &measurements.route) {
+        transport(f, it, to, measurements.data.as_ref())?;
     }
-    if let Some(it) = &facts.protocol {
+    if let Some(it) = &measurements.protocol {
         protocol(f, it)?;
     }
-    if let Some(it) = &facts.connections {
-        connections(f, it, facts)?;
+    if let Some(it) = &measurements.connections {
+        connections(f, it, measurements)?;
     }
-    if let Some(it) = facts.data.as_ref().filter(|it| !it.runs.is_empty()) {
+    if let Some(it) = measurements.data.as_ref().filter(|it| !it.runs.is_empty()) {
         data(f, it)?;
     }
-    if let Some(it) = &facts.metadata {
+    if let Some(it) = &measurements.metadata {
         metadata(f, it)?;
     }
-    if let Some(it) = &facts.told {
+    if let Some(it) = &measurements.told {
         limits(f, it)?;
     }
     Ok(())
@@ -278,16 +278,16 @@ fn mount(f: &mut Formatter<'_>, mount: &Mount) -> fmt::Result {
     Ok(())
 }
 
-fn connections(f: &mut Formatter<'_>, it: &Connections, facts: &TargetMeasurements) -> fmt::Result {
+fn connections(f: &mut Formatter<'_>, it: &Connections, measurements: &TargetMeasurements) -> fmt::Result {
     writeln!(f, "\n4 Connections\n  MaxChannels {} (asked for), CurrentChannels {}", it.asked, it.got)?;
-    if let (Some(Protocol::Nfs(_)), false) = (&facts.protocol, it.client_off || it.asked < 2) {
+    if let (Some(Protocol::Nfs(_)), false) = (&measurements.protocol, it.client_off || it.asked < 2) {
         let trunking = if it.got > 1 { "allowed" } else { "not seen" };
         writeln!(f, "  trunking {trunking}: one session took {} connections of {}", it.got, it.asked)?;
     }
     if let Some(failure) = &it.failure {
         wrapped(f, "  No further one: ", failure)?;
     }
-    interfaces(f, it, facts.route.as_ref())?;
+    interfaces(f, it, measurements.route.as_ref())?;
     for channel in &it.channels {
         let info = channel.tcp.as_ref();
         let rtt = info.map_or_else(|| "?".to_owned(), |it| short(it.rtt_ms));
@@ -443,17 +443,17 @@ mod tests {
     use crate::measurements::Channel;
     use crate::rules::tests_support::{Situation, situation};
 
-    fn shown(facts: TargetMeasurements) -> String {
-        let findings = crate::rules::findings(&facts);
-        let verdict = crate::verdict::verdict(&facts, &findings);
-        Examined { facts, findings, verdict }.to_string()
+    fn shown(measurements: TargetMeasurements) -> String {
+        let findings = crate::rules::findings(&measurements);
+        let verdict = crate::verdict::verdict(&measurements, &findings);
+        Examined { facts: measurements, findings, verdict }.to_string()
     }
 
     const FAR: Situation = Situation { rtt_ms: 23.0, single: 23.0, best: 91.0, got: 4, separate: false };
 
     #[test]
     fn each_row_has_the_client_address_of_its_own_connection() {
-        let mut facts = situation(FAR);
+        let mut measurements = situation(FAR);
         let interface = |address: &str, selected, reachable| Interface {
             address: address.parse().unwrap(),
             index: 7,
@@ -464,7 +464,7 @@ mod tests {
             reachable: Some(reachable),
             reason: None,
         };
-        let connections = facts.connections.get_or_insert_default();
+        let connections = measurements.connections.get_or_insert_default();
         connections.client_index = Some(2);
         connections.interfaces = vec![
             interface("10.0.0.1", true, true),
@@ -473,7 +473,7 @@ mod tests {
         ];
         let (local, peer) = ("10.1.0.2:4000".parse().unwrap(), "10.1.0.1:445".parse().unwrap());
         connections.channels = vec![Channel { local, peer, mib_s: Some(1.0), busy: None, tcp: None }];
-        let text = shown(facts);
+        let text = shown(measurements);
         for row in [
             "files  True  10.0.0.2  10.0.0.1  2  7  -  False  False  0  -  10 Gbps  True  False",
             "files  True  10.1.0.2  10.1.0.1  -  7  -  False  False  0  -  10 Gbps  True  False",
@@ -493,10 +493,12 @@ mod tests {
 
     #[test]
     fn nfs_says_whether_a_session_takes_several_connections() {
-        let mut facts = situation(FAR);
-        facts.protocol = Some(Protocol::Nfs(NfsProperties::default()));
-        assert!(shown(facts.clone()).contains("trunking allowed: one session took 4 connections of 4"));
-        facts.connections.get_or_insert_default().got = 1;
-        assert!(shown(facts).contains("trunking not seen: one session took 1 connections of 4"));
+        let mut measurements = situation(FAR);
+        measurements.protocol = Some(Protocol::Nfs(NfsProperties::default()));
+        assert!(
+            shown(measurements.clone()).contains("trunking allowed: one session took 4 connections of 4")
+        );
+        measurements.connections.get_or_insert_default().got = 1;
+        assert!(shown(measurements).contains("trunking not seen: one session took 1 connections of 4"));
     }
 }

@@ -87,14 +87,14 @@ fn worst_first(findings: &[Finding]) -> Vec<&Finding> {
 
 /// The verdict from findings.
 #[must_use]
-pub fn verdict(facts: &TargetMeasurements, findings: &[Finding]) -> Verdict {
+pub fn verdict(measurements: &TargetMeasurements, findings: &[Finding]) -> Verdict {
     let held = worst_first(findings);
     let mut parts = Vec::new();
-    if let Some(stopped) = &facts.stopped {
-        let is_by_address = facts.route.as_ref().is_some_and(Route::is_by_address);
+    if let Some(stopped) = &measurements.stopped {
+        let is_by_address = measurements.route.as_ref().is_some_and(Route::is_by_address);
         parts.push(how_far(stopped, is_by_address));
     }
-    let state = match (&facts.stopped, held.is_empty()) {
+    let state = match (&measurements.stopped, held.is_empty()) {
         (Some(_), _) => ShareHealth::Stopped,
         (_, true) => ShareHealth::Healthy,
         (_, false) => ShareHealth::HeldBack,
@@ -113,7 +113,7 @@ pub fn verdict(facts: &TargetMeasurements, findings: &[Finding]) -> Verdict {
             held[1..].iter().take(3).map(|it| format!("Also ({}): {}", it.layer.name(), statement(it))),
         );
     }
-    let layer = held.first().map(|it| it.layer).or_else(|| facts.stopped.as_ref().and_then(layer_of));
+    let layer = held.first().map(|it| it.layer).or_else(|| measurements.stopped.as_ref().and_then(layer_of));
     let mut changes: Vec<ProposedChange> = Vec::new();
     let worth = findings.iter().filter(|it| !it.holds_back && it.kind == "worth");
     for finding in held.iter().copied().chain(worth) {
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_gains_most_is_named_first_and_asked_for_first() {
-        let facts = TargetMeasurements::default();
+        let measurements = TargetMeasurements::default();
         let found = [
             Finding::held(Layer::Protocol, "signing", "a").gain(1.3).change(ChangeLocation::Server, "x"),
             Finding::note(Layer::Metadata, "trips", "b"),
@@ -225,7 +225,7 @@ mod tests {
                 .change(ChangeLocation::Server, "y"),
             Finding::held(Layer::Connections, "unreachable_address", "d").change(ChangeLocation::Server, "z"),
         ];
-        let verdict = verdict(&facts, &found);
+        let verdict = verdict(&measurements, &found);
         assert_eq!((verdict.state, verdict.layer), (ShareHealth::HeldBack, Some(Layer::Connections)));
         let changes: Vec<&str> = verdict.changes.iter().map(|it| it.what.as_str()).collect();
         assert_eq!(changes, ["y", "x", "z"]);
@@ -245,8 +245,8 @@ mod tests {
         ];
         for stage in stages {
             let stopped = Stopped { stage, why: "no answer".to_owned(), stalled: true, cause: Cause::Silent };
-            let facts = TargetMeasurements { stopped: Some(stopped), ..TargetMeasurements::default() };
-            let verdict = verdict(&facts, &[]);
+            let measurements = TargetMeasurements { stopped: Some(stopped), ..TargetMeasurements::default() };
+            let verdict = verdict(&measurements, &[]);
             assert_eq!(verdict.state, ShareHealth::Stopped);
             assert!(
                 verdict.layer.is_some() && verdict.paragraph.contains("no answer"),
@@ -262,8 +262,8 @@ mod tests {
             [(Cause::Interrupted, Stage::Data), (Cause::Other, Stage::Data), (Cause::Other, Stage::Metadata)]
         {
             let stopped = Stopped { stage, why: "the time was over".to_owned(), stalled: false, cause };
-            let facts = TargetMeasurements { stopped: Some(stopped), ..TargetMeasurements::default() };
-            let verdict = verdict(&facts, &[]);
+            let measurements = TargetMeasurements { stopped: Some(stopped), ..TargetMeasurements::default() };
+            let verdict = verdict(&measurements, &[]);
             assert_eq!((verdict.state, verdict.layer), (ShareHealth::Stopped, None), "{cause:?}");
         }
     }

@@ -16,7 +16,7 @@ mod conductor;
 mod connection;
 
 pub use agent::Agent;
-pub use conductor::{Conducted, conduct};
+pub use conductor::{MergedResults, conduct};
 
 use std::time::Duration;
 
@@ -79,12 +79,12 @@ pub fn secret(args: &Args) -> Result<String, Error> {
 }
 
 /// `HOST`, `HOST:PORT`, `[ADDRESS]` or `[ADDRESS]:PORT`, as a host and a port.
-fn place(text: &str) -> Result<(String, u16), Error> {
+fn host_and_port(text: &str) -> Result<(String, u16), Error> {
     let wrong = |why: String| Error::Usage(format!("agent {text}: {why}"));
     if text.parse::<std::net::Ipv6Addr>().is_ok() {
         return Ok((text.to_owned(), PORT));
     }
-    let (host, port) = client::written::place(text, PORT).map_err(wrong)?;
+    let (host, port) = client::written::host_and_port(text, PORT).map_err(wrong)?;
     if host.is_empty() {
         return Err(wrong("no host; write HOST or HOST:PORT".to_owned()));
     }

@@ -36,7 +36,7 @@ pub struct Range {
 /// The conclusion about more connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Worth {
+pub enum GainVerdict {
     /// The whole range lies above the factor that is worth a change.
     More,
     /// The whole range lies below it.
@@ -47,7 +47,7 @@ pub enum Worth {
 
 /// The uncertainties that make a range wider than its turns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Doubt {
+pub struct Uncertainty {
     /// The part of the processors that other programs used meanwhile. Either side may have lost it.
     pub others: f64,
     /// The relative error from the ends of a turn.
@@ -59,7 +59,7 @@ impl Range {
     /// are fewer than two turns, if a turn has a rate of zero, or if others used so much that the range
     /// would say nothing.
     #[must_use]
-    pub fn of(one: &[f64], many: &[f64], doubt: Doubt) -> Option<Range> {
+    pub fn of(one: &[f64], many: &[f64], doubt: Uncertainty) -> Option<Range> {
         let mut factors: Vec<f64> = one.iter().zip(many).map(|(one, many)| many / one).collect();
         let are_told = factors.iter().all(|it| it.is_finite() && *it > 0.0);
         if factors.len() < 2 || !are_told {
@@ -76,11 +76,11 @@ impl Range {
 
     /// The conclusion, if a factor of `worth_it` is worth a change.
     #[must_use]
-    pub fn says(&self, worth_it: f64) -> Worth {
+    pub fn says(&self, worth_it: f64) -> GainVerdict {
         match (self.least >= worth_it, self.most < worth_it) {
-            (true, _) => Worth::More,
-            (_, true) => Worth::Enough,
-            _ => Worth::Unsure,
+            (true, _) => GainVerdict::More,
+            (_, true) => GainVerdict::Enough,
+            _ => GainVerdict::Unsure,
         }
     }
 }
@@ -105,7 +105,7 @@ fn middle(sorted: &[f64]) -> f64 {
 /// it. Another is chosen if more connections are certainly better, or fewer are certainly as good.
 /// `rates` has the turns of each number.
 #[must_use]
-pub fn count_to_take(rates: &[(u32, &[f64])], doubt: Doubt) -> Option<u32> {
+pub fn count_to_take(rates: &[(u32, &[f64])], doubt: Uncertainty) -> Option<u32> {
     let several = || rates.iter().filter(|(count, _)| *count > 1);
     let usual = several().filter(|(count, _)| *count <= USUAL_COUNT).max_by_key(|(count, _)| *count);
     let (mut taken, mut turns) = *usual.or_else(|| several().min_by_key(|(count, _)| *count))?;
@@ -165,8 +165,8 @@ mod tests {
         (rates, others_s / all_s)
     }
 
-    fn by(others: f64) -> Doubt {
-        Doubt { others, ..Doubt::default() }
+    fn by(others: f64) -> Uncertainty {
+        Uncertainty { others, ..Uncertainty::default() }
     }
 
     fn overlap(a: Option<Range>, b: Option<Range>) -> bool {
@@ -189,7 +189,7 @@ mod tests {
                 pairs().count()
             );
             let said: Vec<_> = ranges.iter().flatten().map(|it| it.says(1.25)).collect();
-            let is_opposite = said.contains(&Worth::More) && said.contains(&Worth::Enough);
+            let is_opposite = said.contains(&GainVerdict::More) && said.contains(&GainVerdict::Enough);
             assert!(!is_opposite, "{gain}: {said:?}");
         }
     }
@@ -199,7 +199,7 @@ mod tests {
         let mut chance = Chance(11);
         let found = |(rates, others): (Vec<Vec<f64>>, f64)| {
             let it = Range::of(&rates[0], &rates[2], by(others)).unwrap();
-            it.says(1.25) == Worth::More && it.most / it.least < 1.5
+            it.says(1.25) == GainVerdict::More && it.most / it.least < 1.5
         };
         let count = (0..20).filter(|_| found(simulated(&mut chance, 3.0, false))).count();
         assert!(count >= 19, "{count} of 20");
@@ -225,7 +225,7 @@ mod tests {
         let even = |rate: f64| vec![rate; 4];
         let take = |all: &[(u32, Vec<f64>)]| {
             let all: Vec<(u32, &[f64])> = all.iter().map(|(count, turns)| (*count, &turns[..])).collect();
-            count_to_take(&all, Doubt::default())
+            count_to_take(&all, Uncertainty::default())
         };
         let curve = |two: f64, four: f64, eight: f64| {
             vec![(1, even(100.0)), (2, even(two)), (4, even(four)), (8, even(eight))]

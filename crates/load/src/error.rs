@@ -56,11 +56,11 @@ fn remedy(why: &client::Error) -> &'static str {
 }
 
 /// Adds the operation to an error.
-pub(crate) trait Doing<T> {
+pub(crate) trait ErrorContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
 }
 
-impl<T> Doing<T> for client::Result<T> {
+impl<T> ErrorContext<T> for client::Result<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error> {
         self.map_err(|why| match why {
             client::Error::Local(why) if local::refuses_direct(&why) => {

@@ -10,7 +10,7 @@ use client::Bytes;
 use client::remote::{self, Directory, OpenMode};
 
 use crate::channel::{Channel, Security};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::plan::Protocol;
 use crate::{Error, Plan};
 

@@ -168,7 +168,7 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`] names the option to change.
     pub fn all(args: &Args, password: &str) -> Result<Vec<Plan>, Error> {
-        let target = place(args)?;
+        let target = common_target(args)?;
         let mut plans = Vec::new();
         if !args.diskspd.is_empty() {
             let flags = Flags::read(&args.diskspd)?;
@@ -211,10 +211,10 @@ impl Plan {
     }
 
     /// The target for reports.
-    pub(crate) fn place(&self) -> String {
+    pub(crate) fn shown_target(&self) -> String {
         match &self.protocol {
             Protocol::Null { host, port } => format!("{host}:{port}"),
-            _ => target::place(&self.target),
+            _ => target::shown_share(&self.target),
         }
     }
 
@@ -395,7 +395,7 @@ fn paths(args: &Args) -> Arc<[String]> {
 }
 
 /// The directory or share of the load.
-fn place(args: &Args) -> Result<Url, Error> {
+fn common_target(args: &Args) -> Result<Url, Error> {
     let first = &args.targets[0];
     if let Some(other) = args.targets.iter().find(|other| !other.shares_root(first)) {
         let text = format!("several targets must be files of one share; {first} and {other} are not");

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Plan;
 use crate::channel::{Channel, Security};
-use crate::comparison::{Doubt, Range};
+use crate::comparison::{Range, Uncertainty};
 use crate::cpu::Usage;
 use crate::measure::Record;
 use crate::plan::{Files, Protocol, Workload};
@@ -55,7 +55,7 @@ impl Turns {
     /// The factor between this number of channels and the other one. `None` if the turns do not show it.
     pub(crate) fn range(&self) -> Option<Range> {
         let (_, other) = self.beside.as_ref()?;
-        Range::of(other, &self.per_s, Doubt { others: self.others, ..Doubt::default() })
+        Range::of(other, &self.per_s, Uncertainty { others: self.others, ..Uncertainty::default() })
     }
 }
 
@@ -338,11 +338,11 @@ fn describe(plan: &Plan) -> (String, Vec<(&'static str, String)>) {
     if let Some(operations) = plan.operations {
         options.push(("number_ios", operations.to_string()));
     }
-    let place = plan.place();
+    let shown_target = plan.shown_target();
     let title = match plan.protocol {
-        Protocol::Local => format!("{what}, {} jobs of depth {} to {place}", plan.jobs, plan.depth),
+        Protocol::Local => format!("{what}, {} jobs of depth {} to {shown_target}", plan.jobs, plan.depth),
         _ => format!(
-            "{what}, {} jobs of depth {} over {} connections with {} channels to {place}",
+            "{what}, {} jobs of depth {} over {} connections with {} channels to {shown_target}",
             plan.jobs, plan.depth, plan.connections, plan.channels
         ),
     };

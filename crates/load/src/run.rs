@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use crate::channel::{Channel, Security};
 use crate::cpu::{Account, Usage, own_user_ns};
 use crate::engine::{self, CompletedOperation, Operation};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::measure::{MeasurementPhase, MeasurementWindow, Record, Stop};
 use crate::pace::{ArrivalSchedule, Pacing, Timer};
 use crate::peer::{TargetDirectory, TargetSession};
@@ -280,7 +280,7 @@ fn wait_until(shared: &LoadRun, then: Instant) {
 async fn prepare(plan: &Plan) -> Result<(), Error> {
     let session = TargetSession::open(&plan.unhindered()).await?;
     if let TargetDirectory::Remote(directory) = &session.share {
-        make_directories(directory, &place(plan)).await?;
+        make_directories(directory, &load_directory(plan)).await?;
     }
     let share = enter(&session, plan).await?;
     if let Workload::Data(shape) = &plan.work {
@@ -293,7 +293,7 @@ async fn prepare(plan: &Plan) -> Result<(), Error> {
 }
 
 /// The directory of the load.
-fn place(plan: &Plan) -> String {
+fn load_directory(plan: &Plan) -> String {
     match plan.work {
         Workload::Data(_) => plan.target.path.clone(),
         Workload::Metadata { .. } => Names::directory(plan),
@@ -301,8 +301,8 @@ fn place(plan: &Plan) -> String {
 }
 
 async fn enter(session: &TargetSession, plan: &Plan) -> Result<TargetDirectory, Error> {
-    let place = place(plan);
-    session.share.directory(&place).await.doing(|| format!("looking for directory {place}"))
+    let path = load_directory(plan);
+    session.share.directory(&path).await.doing(|| format!("looking for directory {path}"))
 }
 
 /// Removes the files that the operations of a [`measure`]d plan have created or left.

@@ -25,7 +25,7 @@ pub enum LoadTarget {
 /// A message for the user.
 pub fn target(text: &str) -> Result<LoadTarget, String> {
     match text.split_once("://") {
-        Some(("null", place)) => null(place),
+        Some(("null", address)) => null(address),
         Some(("smb" | "nfs", _)) => text.parse().map(LoadTarget::Files),
         // With two slashes or backslashes Windows names a share.
         None if !text.starts_with("//") && !text.starts_with(r"\\") && !text.is_empty() => {
@@ -42,8 +42,8 @@ pub fn target(text: &str) -> Result<LoadTarget, String> {
     }
 }
 
-fn null(place: &str) -> Result<LoadTarget, String> {
-    match written::place(place.trim_end_matches('/'), 0)? {
+fn null(address: &str) -> Result<LoadTarget, String> {
+    match written::host_and_port(address.trim_end_matches('/'), 0)? {
         (host, port) if port > 0 && !host.is_empty() => Ok(LoadTarget::Null { host, port }),
         _ => Err("no host or no port; write null://HOST:PORT".to_owned()),
     }
@@ -79,7 +79,7 @@ impl LoadTarget {
 impl fmt::Display for LoadTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LoadTarget::Files(url) => place(url).fmt(f),
+            LoadTarget::Files(url) => shown_share(url).fmt(f),
             LoadTarget::Null { host, port } => write!(f, "{host}:{port}"),
         }
     }
@@ -91,7 +91,7 @@ pub(crate) fn root(url: &Url) -> Url {
 }
 
 /// The share for reports.
-pub(crate) fn place(url: &Url) -> String {
+pub(crate) fn shown_share(url: &Url) -> String {
     match url.scheme {
         Scheme::Local if url.path.is_empty() => "this host".to_owned(),
         Scheme::Local => url.path.clone(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use client::remote::Directory;
 
 use crate::Error;
-use crate::error::Doing;
+use crate::error::ErrorContext;
 
 /// Creates a directory and its parents, if they do not exist.
 pub(crate) async fn make_directories(share: &Directory, path: &str) -> Result<(), Error> {

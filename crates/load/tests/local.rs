@@ -32,13 +32,13 @@ fn load_one(here: &Path, line: &str) -> Result<Report, Error> {
     loads(here, line).map(|mut reports| reports.remove(0))
 }
 
-fn place() -> tempfile::TempDir {
+fn temp_dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
 #[test]
 fn every_pattern_does_exactly_as_many_operations_as_asked_for() {
-    let here = place();
+    let here = temp_dir();
     for pattern in ["read", "write", "randread", "randwrite", "rw", "randrw"] {
         let options =
             format!("HERE --rw {pattern} --bs 4k --filesize 1m --numjobs 2 --iodepth 3 --number-ios 777");
@@ -60,7 +60,7 @@ fn every_pattern_does_exactly_as_many_operations_as_asked_for() {
 
 #[test]
 fn a_line_of_diskspd_makes_its_files_and_gives_each_its_threads() {
-    let here = place();
+    let here = temp_dir();
     let report =
         load_one(here.path(), "-c256K -b8K -t2 -o3 -r4K -w40 -d1 -W0 -C0 -L -Z1M HERE/a.dat HERE/b.dat")
             .unwrap();
@@ -87,7 +87,7 @@ fn a_line_of_diskspd_makes_its_files_and_gives_each_its_threads() {
 
 #[test]
 fn lists_are_measured_one_after_the_other_and_drawn() {
-    let here = place();
+    let here = temp_dir();
     let line = "HERE --rw randread,read --bs 4k,64k --iodepth 1,2 --filesize 1m --number-ios 50";
     let reports = loads(here.path(), line).unwrap();
     let json = load::json(&reports);
@@ -112,7 +112,7 @@ fn lists_are_measured_one_after_the_other_and_drawn() {
 
 #[test]
 fn what_is_planned_is_begun_or_said_to_be_missed_and_waits_count() {
-    let here = place();
+    let here = temp_dir();
     let report = load_one(
         here.path(),
         "HERE --bs 4k --filesize 1m --numjobs 2 --iodepth 2 --rate_iops 100 --runtime 500ms",
@@ -130,7 +130,7 @@ fn what_is_planned_is_begun_or_said_to_be_missed_and_waits_count() {
 
 #[test]
 fn what_warms_up_and_cools_down_does_not_count() {
-    let here = place();
+    let here = temp_dir();
     let report = load_one(here.path(), "-c64K -b64K -o1 -d1 -W1 -C1 HERE/a").unwrap();
     assert_eq!(report.lasted().as_secs(), 1);
     assert_eq!(report.json()["jobs"][0]["read"]["iops_samples"], 2);
@@ -139,7 +139,7 @@ fn what_warms_up_and_cools_down_does_not_count() {
 
 #[test]
 fn names_are_made_opened_closed_asked_for_listed_and_deleted() {
-    let here = place();
+    let here = temp_dir();
     for (kind, count) in
         [("create", 60), ("open", 60), ("close", 60), ("stat", 60), ("list", 3), ("delete", 40)]
     {
@@ -157,7 +157,7 @@ fn names_are_made_opened_closed_asked_for_listed_and_deleted() {
 
 #[test]
 fn what_cannot_be_done_is_said_with_what_to_do() {
-    let here = place();
+    let here = temp_dir();
     fs::write(here.path().join("short"), "abc").unwrap();
     for (line, says) in [
         ("HERE/missing --number-ios 1", "missing, which must be there unless -cSIZE"),
@@ -185,7 +185,7 @@ fn what_cannot_be_done_is_said_with_what_to_do() {
 
 #[test]
 fn direct_and_waiting_io_is_had_or_refused_with_what_to_do() {
-    let here = place();
+    let here = temp_dir();
     match load_one(
         here.path(),
         "HERE --rw randrw --bs 4k --filesize 64k --iodepth 2 --direct=1 --sync --number-ios 40",
@@ -207,7 +207,7 @@ fn the_null_server_is_asked_by_the_generator_and_by_a_plain_loop() {
         #[command(flatten)]
         args: load::null::LoopArgs,
     }
-    let here = place();
+    let here = temp_dir();
     let file = here.path().join("file");
     fs::write(&file, vec![7; 4 << 20]).unwrap();
     let args = load::null::ServerArgs { file, listen: "127.0.0.1:0".parse().unwrap() };
@@ -232,7 +232,7 @@ fn the_null_server_is_asked_by_the_generator_and_by_a_plain_loop() {
 
 #[test]
 fn a_load_that_is_stopped_tells_the_time_it_had_and_misses_only_what_was_planned_in_it() {
-    let here = place();
+    let here = temp_dir();
     let line = "HERE --bs 4k --filesize 1m --ramp_time 5 --runtime 3600 --rate_iops 100";
     let plan = plans(here.path(), line).unwrap().remove(0);
     let stop = Stop::default();

@@ -1,6 +1,6 @@
 //! One batch of a conversation: some messages, the events that are posted meanwhile, and its deadline. It
-//! touches no socket, so it can run on the worker's thread or, as a [`Trip`], on the blocking pool. Start
-//! with [`run`].
+//! touches no socket, so it can run on the worker's thread or, as an [`OffloadedBatch`], on the blocking
+//! pool. Start with [`run`].
 //!
 //! Events are taken between messages. The notices that one message causes therefore leave after the reply to
 //! that message and before the next reply.
@@ -248,27 +248,27 @@ impl<C: Conversation> Batch<'_, C> {
 }
 
 /// A batch that runs on the blocking pool. Everything it needs goes along and comes back.
-pub(crate) struct Trip<C: Conversation> {
+pub(crate) struct OffloadedBatch<C: Conversation> {
     pub(crate) core: Box<Core<C>>,
     pub(crate) out: Output<C::Event>,
     pub(crate) report: BatchReport,
 }
 
 /// Returns the batch to its connection, however its task ends. A task that never ran counts as panicked.
-pub(crate) struct TripGuard<C: Conversation> {
+pub(crate) struct OffloadGuard<C: Conversation> {
     post: Arc<ConnectionMailbox<C>>,
-    trip: Option<Box<Trip<C>>>,
+    trip: Option<Box<OffloadedBatch<C>>>,
 }
 
-impl<C: Conversation> TripGuard<C> {
+impl<C: Conversation> OffloadGuard<C> {
     pub(crate) fn new(
         post: &Arc<ConnectionMailbox<C>>,
         core: Box<Core<C>>,
         out: Output<C::Event>,
-    ) -> TripGuard<C> {
+    ) -> OffloadGuard<C> {
         let report = BatchReport { panicked: true, ..BatchReport::default() };
         post.conversation_left();
-        TripGuard { post: Arc::clone(post), trip: Some(Box::new(Trip { core, out, report })) }
+        OffloadGuard { post: Arc::clone(post), trip: Some(Box::new(OffloadedBatch { core, out, report })) }
     }
 
     /// Runs the batch, on the pool's thread.
@@ -280,7 +280,7 @@ impl<C: Conversation> TripGuard<C> {
     }
 }
 
-impl<C: Conversation> Drop for TripGuard<C> {
+impl<C: Conversation> Drop for OffloadGuard<C> {
     fn drop(&mut self) {
         if let Some(trip) = self.trip.take()
             && let Err(mut trip) = self.post.bring_back(trip)

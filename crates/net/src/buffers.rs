@@ -100,10 +100,10 @@ mod tests {
         for len in [1, 4096, 8193, 70_000, (64 << 10) + 112, (1 << 20) + 112, (8 << 20) + 240] {
             let part = buffers.part(len).expect("memory");
             assert!(part.len() >= len && part.len() < (2 * len).max(3 * SMALLEST), "{len}: {}", part.len());
-            let place = part.as_ptr();
+            let pointer = part.as_ptr();
             buffers.give_part(part);
             let again = buffers.part(len).expect("memory");
-            assert_eq!(again.as_ptr(), place, "{len}");
+            assert_eq!(again.as_ptr(), pointer, "{len}");
             buffers.give_part(again);
         }
         assert!(buffers.part(wire::limits::MAX_MESSAGE).expect("memory").len() >= wire::limits::MAX_MESSAGE);

@@ -17,7 +17,7 @@ use wire::limits::{MAX_BATCH_MESSAGES, MAX_QUEUED_REPLY_BYTES, MAX_UNPROVED_REPL
 
 use crate::backlog::{BacklogEntry, BacklogHolder};
 use crate::balance::ConnectionLoad;
-use crate::batch::{self, BatchLimits, BatchReport, Core, Trip, TripGuard, end_conversation};
+use crate::batch::{self, BatchLimits, BatchReport, Core, OffloadGuard, OffloadedBatch, end_conversation};
 use crate::busy_poll::BusyPoll;
 use crate::clock;
 use crate::delivery_order::ReplyBarrier;
@@ -115,7 +115,7 @@ pub(crate) struct Connection<S: Service> {
     /// The time since when the socket takes nothing (monotonic ns).
     stalled_since: Option<u64>,
     /// The number of bytes at which the socket wakes its task.
-    wakes_at: lowat::Mark,
+    wakes_at: lowat::LowWatermark,
     /// The client has proved itself as its protocol requires.
     proved: bool,
     /// Batches that it has run as an unproved client.
@@ -170,7 +170,7 @@ impl<S: Service> Connection<S> {
             held_back: false,
             heard: false,
             stalled_since: None,
-            wakes_at: lowat::Mark::default(),
+            wakes_at: lowat::LowWatermark::default(),
             proved,
             unproved_batches: 0,
             debt,
@@ -462,7 +462,7 @@ impl<S: Service> ActiveConnection<S> {
     /// batch there takes the mail.
     fn take_mail(&mut self) -> Option<Flow> {
         if self.connection.core.is_none() {
-            let Trip { core, mut out, report } = *self.connection.post.take_back()?;
+            let OffloadedBatch { core, mut out, report } = *self.connection.post.take_back()?;
             self.connection.core = Some(core);
             self.worker.counters().hops.add(1);
             let end = self.absorb(&mut out, report);
@@ -602,7 +602,7 @@ impl<S: Service> ActiveConnection<S> {
                 return None;
             }
             let core = connection.core.take()?;
-            let trip = TripGuard::new(&connection.post, core, self.worker.take_spare());
+            let trip = OffloadGuard::new(&connection.post, core, self.worker.take_spare());
             let service = Arc::clone(&connection.shared.service);
             connection.deferred.push_back(Box::new(move || trip.run(&*service, messages, choked)));
             return None;

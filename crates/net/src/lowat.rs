@@ -4,9 +4,9 @@ use std::os::fd::{AsFd, AsRawFd};
 
 /// The present value of a socket. A new socket wakes its reader for every byte.
 #[derive(Debug, Default)]
-pub struct Mark(Option<usize>);
+pub struct LowWatermark(Option<usize>);
 
-impl Mark {
+impl LowWatermark {
     /// Lets `socket` wake its reader once `bytes` have arrived, or the end. If the host refuses, the socket
     /// wakes its reader too early, which does no harm.
     pub fn set(&mut self, socket: &impl AsFd, bytes: usize) {

@@ -10,7 +10,7 @@ use wire::Frame;
 use wire::endpoint::{Conversation, Mailbox};
 
 use crate::backlog::BacklogHolder;
-use crate::batch::Trip;
+use crate::batch::OffloadedBatch;
 use crate::delivery_order::{self, ReplyGate, WaitingSender};
 use crate::unproved::Evictable;
 
@@ -60,7 +60,7 @@ struct MailboxState<C: Conversation> {
     queue: VecDeque<Mail<C>>,
     /// Whether the conversation is on the pool. Its batch there takes the events.
     away: bool,
-    trip: Option<Box<Trip<C>>>,
+    trip: Option<Box<OffloadedBatch<C>>>,
     waker: Option<Waker>,
     gone: bool,
     overflown: bool,
@@ -172,7 +172,7 @@ impl<C: Conversation> ConnectionMailbox<C> {
     }
 
     /// Brings the conversation back from the pool. Returns it if the connection is gone.
-    pub(crate) fn bring_back(&self, trip: Box<Trip<C>>) -> Result<(), Box<Trip<C>>> {
+    pub(crate) fn bring_back(&self, trip: Box<OffloadedBatch<C>>) -> Result<(), Box<OffloadedBatch<C>>> {
         let mut state = self.state.lock();
         if state.gone {
             return Err(trip);
@@ -185,7 +185,7 @@ impl<C: Conversation> ConnectionMailbox<C> {
     }
 
     /// Takes the conversation that is back from the pool.
-    pub(crate) fn take_back(&self) -> Option<Box<Trip<C>>> {
+    pub(crate) fn take_back(&self) -> Option<Box<OffloadedBatch<C>>> {
         if !self.back.swap(false, SeqCst) {
             return None;
         }
@@ -235,7 +235,7 @@ impl<C: Conversation> ConnectionMailbox<C> {
     }
 
     /// Closes the mailbox, because the connection is gone. Returns everything that nobody has collected.
-    pub(crate) fn close(&self) -> (VecDeque<Mail<C>>, Option<Box<Trip<C>>>) {
+    pub(crate) fn close(&self) -> (VecDeque<Mail<C>>, Option<Box<OffloadedBatch<C>>>) {
         let mut state = self.state.lock();
         state.gone = true;
         state.waker = None;

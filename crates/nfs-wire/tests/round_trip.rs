@@ -149,9 +149,9 @@ fn a_reply_is_cut_back_to_a_mark_and_counts_its_results() {
     reply.put(OpNum::PutRootFh, &Ok::<(), NfsStat>(()));
     let before = reply.len();
     let mark = reply.mark();
-    let place = reply.begin_read();
+    let read_place = reply.begin_read();
     reply.tail().extend_from_slice(&[1; 4099]);
-    reply.finish_read(place, false);
+    reply.finish_read(read_place, false);
     // Number, status, eof, length, data, padding.
     assert_eq!(reply.len(), before + 16 + 4100);
     reply.truncate(mark);
@@ -179,9 +179,9 @@ fn a_reply_is_cut_back_to_a_mark_and_counts_its_results() {
 fn data_read_in_place_is_padded() {
     for len in 0..9 {
         let mut reply = ReplyWriter::begin(Frame::default(), 9, b"");
-        let place = reply.begin_read();
+        let read_place = reply.begin_read();
         reply.tail().extend_from_slice(&b"datadatad"[..len]);
-        reply.finish_read(place, len > 4);
+        reply.finish_read(read_place, len > 4);
         reply.put(OpNum::GetFh, &Err::<op::filehandle::GetResOk<'_>, _>(NfsStat::NoFileHandle));
         let frame = reply.finish(NfsStat::NoFileHandle);
         let read = op::read::ResOk { eof: len > 4, data: &b"datadatad"[..len] };

@@ -196,8 +196,8 @@ fn what_is_served_at_once_costs_what_it_transfers() {
 #[test]
 fn what_is_not_copied_costs_what_it_transfers() {
     for (count, there) in [(524_288, 524_288), (1_000_000, SIZE)] {
-        let place = tempfile::tempdir().expect("a directory");
-        let (files, beside) = (place.path().join("files"), place.path().join("beside"));
+        let temp_dir = tempfile::tempdir().expect("a directory");
+        let (files, beside) = (temp_dir.path().join("files"), temp_dir.path().join("beside"));
         std::fs::create_dir(&files).expect("a directory");
         let [volume, shown] = [(); 2].map(|()| PosixVolume::open(&files, &beside).expect("a volume"));
         let scene = ChargedShare::on(Arc::new(volume), &shown, Arc::default());

@@ -393,7 +393,7 @@ fn nothing_new_is_safe_after_the_host_began_anew_or_records_were_lost() {
     let handle = scene.handle.clone();
     nothing_new_is_opened_until_all_are_back(scene.world.on_a_new_host(), &handle);
     let scene = RestartScenario::new().restart();
-    scene.world.server.doubt_records();
+    scene.world.server.mark_records_incomplete();
     nothing_new_is_opened_until_all_are_back(scene.world, &scene.handle);
 }
 

@@ -256,8 +256,8 @@ fn minor_version_two_says_that_times_can_be_kept_and_that_an_open_is_always_give
         let mut client = Client::new(&mut wire, &[b'0' + minor as u8], minor);
         let asked = Bitmap::of(&[AttrNum::SupportedAttrs.get(), AttrNum::OpenArguments.get()]);
         let ask = Args::GetAttr(getattr::Args { attr_request: asked });
-        for place in [vec![Args::PutRootFh, ask], vec![Args::PutRootFh, lookup(EXPORT), ask]] {
-            let answer = client.run(&mut wire, &place).ok();
+        for request in [vec![Args::PutRootFh, ask], vec![Args::PutRootFh, lookup(EXPORT), ask]] {
+            let answer = client.run(&mut wire, &request).ok();
             let Res::GetAttr(Ok(given)) = answer.last() else { panic!("{answer:?}") };
             let all: Vec<_> = given.obj_attributes.iter().map(|one| one.expect("an attribute")).collect();
             let kept = [84, 85, 86];

@@ -42,7 +42,7 @@ impl StateFactory {
     }
 
     /// The fields of a state of the file with this number.
-    fn place(&mut self, node: NodeId) -> NewState {
+    fn new_state(&mut self, node: NodeId) -> NewState {
         self.keys += 1;
         let (export, handle) = (Arc::clone(&self.first.export), self.first.handle);
         NewState { key: self.keys, client: self.client.id, export, handle, node }
@@ -63,11 +63,11 @@ fn what_a_client_gives_back_is_found_without_looking_at_all_it_has() {
     let mut files = Vec::new();
     for inode in 0..FILES {
         let node = NodeId { device: 77, inode };
-        let open = Arc::new(LockingState::open(ground.place(node), b"opener", ground.holding()));
-        let locks = LockingState::first_lock(ground.place(node), b"locker", number, Arc::clone(&open));
+        let open = Arc::new(LockingState::open(ground.new_state(node), b"opener", ground.holding()));
+        let locks = LockingState::first_lock(ground.new_state(node), b"locker", number, Arc::clone(&open));
         let locks = Arc::new(locks.expect("an open"));
         let delegation =
-            Arc::new(LockingState::delegated(ground.place(node), &client.revoked, ground.holding()));
+            Arc::new(LockingState::delegated(ground.new_state(node), &client.revoked, ground.holding()));
         client.remember_key(export, node, client.new_key());
         assert!(client.add_open(of(b"opener", node), &open) && client.add_delegation(&delegation));
         assert!(client.add_locks(of(b"locker", node), &locks));
@@ -98,11 +98,11 @@ fn only_the_locks_of_the_open_that_is_closed_end() {
     let of = |owner| OwnerOnFile { owner, export, node };
     let mut open = |owner: &'static [u8], lockers: [&'static [u8]; 2]| {
         let holding = ground.holding();
-        let open = Arc::new(LockingState::open(ground.place(node), owner, holding));
+        let open = Arc::new(LockingState::open(ground.new_state(node), owner, holding));
         assert!(client.add_open(of(owner), &open));
         let locks = lockers.map(|locker| {
             let state = LockingState::first_lock(
-                ground.place(node),
+                ground.new_state(node),
                 locker,
                 client.lock_owner(locker),
                 Arc::clone(&open),

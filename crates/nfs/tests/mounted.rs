@@ -37,27 +37,27 @@ impl Drop for MountGuard {
 
 /// An export with the directory `m`, on which a file system with the file `f` is mounted.
 struct MountedExport {
-    place: tempfile::TempDir,
+    temp_dir: tempfile::TempDir,
     mounted: Option<MountGuard>,
 }
 
 impl MountedExport {
     /// None if nothing can be mounted. The test is skipped then.
     fn new(mount: impl Fn(&Path, &Path) -> bool) -> Option<MountedExport> {
-        let place = tempfile::tempdir().expect("a directory");
-        std::fs::create_dir_all(place.path().join("files/m")).expect("a directory");
-        std::fs::write(place.path().join("files/own"), "own").expect("a file");
-        let mut scene = MountedExport { place, mounted: None };
+        let temp_dir = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir_all(temp_dir.path().join("files/m")).expect("a directory");
+        std::fs::write(temp_dir.path().join("files/own"), "own").expect("a file");
+        let mut scene = MountedExport { temp_dir, mounted: None };
         scene.mount(mount).then_some(scene)
     }
 
     fn top(&self) -> PathBuf {
-        self.place.path().join("files/m")
+        self.temp_dir.path().join("files/m")
     }
 
     fn mount(&mut self, mount: impl Fn(&Path, &Path) -> bool) -> bool {
         let is_root = std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0);
-        if !is_root || !mount(self.place.path(), &self.top()) {
+        if !is_root || !mount(self.temp_dir.path(), &self.top()) {
             skipped("nothing of this kind can be mounted here");
             return false;
         }
@@ -68,14 +68,14 @@ impl MountedExport {
 
     /// A server of the export, as after each start.
     fn serve(&self) -> NfsTestServer {
-        let (files, beside) = (self.place.path().join("files"), self.place.path().join("beside"));
+        let (files, beside) = (self.temp_dir.path().join("files"), self.temp_dir.path().join("beside"));
         NfsTestServer::on(Arc::new(PosixVolume::open(&files, &beside).expect("a volume")))
     }
 }
 
 /// A small ext4 in a file. It survives a remount.
-fn ext4(place: &Path, top: &Path) -> bool {
-    let image = place.join("image");
+fn ext4(temp_dir: &Path, top: &Path) -> bool {
+    let image = temp_dir.join("image");
     let [path, top] = [&image, top].map(|path| path.to_str().expect("text"));
     let is_made = image.exists() || {
         std::fs::File::create(&image).expect("a file").set_len(8 << 20).expect("room");
@@ -170,7 +170,7 @@ fn list(
 /// below.
 fn listed_number(scene: &MountedExport, name: &str) -> u64 {
     use std::os::unix::fs::DirEntryExt;
-    let entries = std::fs::read_dir(scene.place.path().join("files")).expect("a directory");
+    let entries = std::fs::read_dir(scene.temp_dir.path().join("files")).expect("a directory");
     let found = entries.map(|entry| entry.expect("an entry")).find(|entry| entry.file_name() == name);
     found.expect("an entry").ino()
 }
@@ -189,7 +189,7 @@ fn a_mounted_file_system_is_entered_and_listed_with_an_fsid_of_its_own() {
         // Files on the export's own file system are unaffected.
         assert_eq!((root.fsid, own.fsid), (FsId { major: 1, minor: 0 }, FsId { major: 1, minor: 0 }));
         let inode = |path: PathBuf| std::fs::metadata(path).expect("a file").ino();
-        let number = inode(scene.place.path().join("files/own"));
+        let number = inode(scene.temp_dir.path().join("files/own"));
         assert_eq!((own.fileid, own.mounted_on), (number, number));
         assert_eq!(own.total, root.total);
         // The mounted file system has its own fsid and space, and its root covers a directory of the export.
@@ -237,7 +237,7 @@ fn a_filehandle_outlives_the_server_and_a_remount_and_is_stale_in_between() {
     let top = scene.top();
     let is_unmounted = (0..20).any(|_| {
         world.pass(3);
-        world.engine.before_batch(world.now);
+        world.engine.maintain(world.now);
         world.engine.tick(world.now);
         world.engine.volume().wait_events(Duration::from_millis(10));
         run("umount", &[top.to_str().expect("text")])
@@ -268,7 +268,7 @@ fn what_the_host_lists_and_does_not_show_is_listed_with_an_error() {
         let world = scene.serve();
         let mut wire = world.connect();
         let mut client = Client::new(&mut wire, b"client", 1);
-        let Some(_dead) = fuse_of_nobody(&scene.place.path().join("files/dead"), user) else {
+        let Some(_dead) = fuse_of_nobody(&scene.temp_dir.path().join("files/dead"), user) else {
             return skipped("FUSE cannot be mounted here");
         };
         let list = |client: &mut Client, wire: &mut Wire, more: &[AttrNum]| -> Vec<(String, NfsStat)> {
@@ -284,16 +284,16 @@ fn what_the_host_lists_and_does_not_show_is_listed_with_an_error() {
 /// Mounts a part of a file system, and moves a directory to another part, which is not mounted.
 #[test]
 fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
-    let outside = |place: &Path| place.join("outside");
-    let bind = |place: &Path, top: &Path| {
-        std::fs::create_dir_all(outside(place)).expect("a directory");
-        let is_mounted = tmpfs(place, &outside(place));
-        std::fs::create_dir_all(outside(place).join("part/d/e")).expect("a directory");
-        let part = outside(place).join("part");
+    let outside = |temp_dir: &Path| temp_dir.join("outside");
+    let bind = |temp_dir: &Path, top: &Path| {
+        std::fs::create_dir_all(outside(temp_dir)).expect("a directory");
+        let is_mounted = tmpfs(temp_dir, &outside(temp_dir));
+        std::fs::create_dir_all(outside(temp_dir).join("part/d/e")).expect("a directory");
+        let part = outside(temp_dir).join("part");
         is_mounted && run("mount", &["--bind", part.to_str().expect("text"), top.to_str().expect("text")])
     };
     let Some(scene) = MountedExport::new(bind) else { return };
-    let outside = MountGuard(outside(scene.place.path()));
+    let outside = MountGuard(outside(scene.temp_dir.path()));
     let world = scene.serve();
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
@@ -314,8 +314,8 @@ fn what_the_host_moves_out_of_the_part_that_is_mounted_is_stale() {
 #[test]
 fn what_has_no_filehandle_is_listed_all_the_same() {
     // An overlay has no filehandles unless it is mounted with them.
-    let overlay = |place: &Path, top: &Path| {
-        let [lower, upper, work] = ["lower", "upper", "work"].map(|name| place.join(name));
+    let overlay = |temp_dir: &Path, top: &Path| {
+        let [lower, upper, work] = ["lower", "upper", "work"].map(|name| temp_dir.join(name));
         for path in [&lower, &upper, &work] {
             std::fs::create_dir_all(path).expect("a directory");
         }

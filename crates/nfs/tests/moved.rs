@@ -15,7 +15,7 @@ use volume_posix::PosixVolume;
 
 /// A share on a directory of the host, with other directories beside it.
 struct HostShare {
-    place: tempfile::TempDir,
+    temp_dir: tempfile::TempDir,
     world: NfsTestServer,
     wire: Wire,
     client: Client,
@@ -23,15 +23,16 @@ struct HostShare {
 
 impl HostShare {
     fn new() -> HostShare {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(place.path().join("files/above/moved/below")).unwrap();
-        let (world, wire, client) = HostShare::serve(&place);
-        HostShare { place, world, wire, client }
+        let temp_dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir_all(temp_dir.path().join("files/above/moved/below")).unwrap();
+        let (world, wire, client) = HostShare::serve(&temp_dir);
+        HostShare { temp_dir, world, wire, client }
     }
 
     /// A server on the share, and a client that can be called.
-    fn serve(place: &tempfile::TempDir) -> (NfsTestServer, Wire, Client) {
-        let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
+    fn serve(temp_dir: &tempfile::TempDir) -> (NfsTestServer, Wire, Client) {
+        let volume =
+            PosixVolume::open(&temp_dir.path().join("files"), &temp_dir.path().join("beside")).unwrap();
         let world = NfsTestServer::on(Arc::new(volume));
         let mut wire = world.connect();
         let client = Client::new(&mut wire, b"client", 1);
@@ -46,7 +47,7 @@ impl HostShare {
 
     /// Replaces the server by a new one.
     fn restart(&mut self) {
-        (self.world, self.wire, self.client) = HostShare::serve(&self.place);
+        (self.world, self.wire, self.client) = HostShare::serve(&self.temp_dir);
     }
 
     /// Runs a program on the host. The server would learn of changes by this process itself.
@@ -55,7 +56,7 @@ impl HostShare {
     }
 
     fn at(&self, path: &str) -> PathBuf {
-        self.place.path().join("files").join(path)
+        self.temp_dir.path().join("files").join(path)
     }
 
     fn moves(&self, from: PathBuf, to: PathBuf) {
@@ -63,7 +64,7 @@ impl HostShare {
     }
 
     fn outside(&self) -> PathBuf {
-        self.place.path().join("outside")
+        self.temp_dir.path().join("outside")
     }
 
     /// The filehandle of a path.
@@ -199,11 +200,11 @@ fn a_delegation_of_a_file_whose_name_is_not_known_after_a_restart_ends_by_itself
     it.restart();
     assert!(is_delegated(&mut it, &handle));
     it.wire.now.mono_ns += 1_000_000;
-    it.world.engine.before_batch(it.wire.now);
+    it.world.engine.maintain(it.wire.now);
     assert_eq!(it.wire.called().len(), 0);
     // Nobody would report a change by the host.
     it.wire.now.mono_ns += 61_000_000_000;
-    it.world.engine.before_batch(it.wire.now);
+    it.world.engine.maintain(it.wire.now);
     assert_eq!(it.wire.called().len(), 1, "recalled");
 }
 
@@ -217,6 +218,6 @@ fn a_delegation_of_a_file_whose_name_is_known_is_recalled_when_the_host_changes_
     assert!(is_delegated(&mut it, &handle));
     it.runs("sh", ["-c".as_ref(), "echo more >> \"$0\"".as_ref(), it.at("f").as_os_str()]);
     it.wire.now.mono_ns += 1_000_000;
-    it.world.engine.before_batch(it.wire.now);
+    it.world.engine.maintain(it.wire.now);
     assert_eq!(it.wire.called().len(), 1, "recalled");
 }

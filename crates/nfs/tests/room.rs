@@ -74,7 +74,7 @@ fn who_finds_no_room_for_a_state_comes_again_and_gets_that_of_who_is_gone() {
 fn a_client_that_has_more_than_there_is_memory_left_for_gets_no_new_state() {
     let world = NfsTestServer::new();
     let memory = world.engine.client_memory();
-    let _others = memory.charge(share::memory::Payer::NOBODY, memory.bound() - (100 << 10));
+    let _others = memory.charge(share::memory::MemoryAccount::NOBODY, memory.bound() - (100 << 10));
     let (mut one, mut two) = (world.connect(), world.connect());
     let mut greedy = Client::new(&mut one, b"greedy", 1);
     let (handle, open) = greedy.create(&mut one, b"file");

@@ -31,20 +31,20 @@ const RELIEF_NS: u64 = 1_000_000_000;
 /// A user on a client, who is charged. The client alone would not be enough: it chooses its own name, and
 /// could choose that of another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Payer(u64);
+pub struct MemoryAccount(u64);
 
-impl Payer {
-    /// A payer that is never refused anything.
-    pub const NOBODY: Payer = Payer(0);
+impl MemoryAccount {
+    /// An account that is never refused anything.
+    pub const NOBODY: MemoryAccount = MemoryAccount(0);
 }
 
 /// The sum for one process.
 pub struct ClientMemory {
     bound: usize,
     used: AtomicUsize,
-    /// Makes payers that no one outside can guess.
+    /// Makes accounts that no one outside can guess.
     hasher: RandomState,
-    by_payer: [Mutex<HashMap<Payer, usize>>; SHARDS],
+    by_account: [Mutex<HashMap<MemoryAccount, usize>>; SHARDS],
     refused: AtomicU64,
     /// The time of the last line in the log (monotonic ns); 0: never.
     logged_ns: AtomicU64,
@@ -69,7 +69,7 @@ impl ClientMemory {
             bound,
             used: AtomicUsize::new(0),
             hasher: RandomState::new(),
-            by_payer: std::array::from_fn(|_| Mutex::of_default(Rank::ClientMemory)),
+            by_account: std::array::from_fn(|_| Mutex::of_default(Rank::ClientMemory)),
             refused: AtomicU64::new(0),
             logged_ns: AtomicU64::new(0),
             relieved_ns: AtomicU64::new(0),
@@ -94,36 +94,36 @@ impl ClientMemory {
         self.refused.load(Relaxed)
     }
 
-    /// The payer for the state of a user on a client.
+    /// The account for the state of a user on a client.
     #[must_use]
-    pub fn payer(&self, client: ClientKey, user: &Identity) -> Payer {
-        Payer(self.hasher.hash_one((client, user.key())))
+    pub fn account(&self, client: ClientKey, user: &Identity) -> MemoryAccount {
+        MemoryAccount(self.hasher.hash_one((client, user.key())))
     }
 
-    /// Whether a payer may have `bytes` more.
+    /// Whether an account may have `bytes` more.
     #[must_use]
-    pub fn has_room(&self, payer: Payer, bytes: usize) -> bool {
+    pub fn has_room(&self, account: MemoryAccount, bytes: usize) -> bool {
         let free = self.bound.saturating_sub(self.used());
-        self.used_by(payer).saturating_add(bytes) <= free
+        self.used_by(account).saturating_add(bytes) <= free
     }
 
-    /// Charges a payer with `bytes` until the returned value is dropped. It does not check for room: the
+    /// Charges an account with `bytes` until the returned value is dropped. It does not check for room: the
     /// caller that can refuse does.
     #[must_use]
-    pub fn charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Charge {
-        self.add(payer, bytes);
-        Charge { memory: Arc::clone(self), payer, bytes }
+    pub fn charge(self: &Arc<Self>, account: MemoryAccount, bytes: usize) -> Charge {
+        self.add(account, bytes);
+        Charge { memory: Arc::clone(self), account, bytes }
     }
 
-    /// Charges a payer if there is room.
+    /// Charges an account if there is room.
     #[must_use]
-    pub fn try_charge(self: &Arc<Self>, payer: Payer, bytes: usize) -> Option<Charge> {
-        self.has_room(payer, bytes).then(|| self.charge(payer, bytes))
+    pub fn try_charge(self: &Arc<Self>, account: MemoryAccount, bytes: usize) -> Option<Charge> {
+        self.has_room(account, bytes).then(|| self.charge(account, bytes))
     }
 
     /// Charges a user on a client for one open. The room was checked before, or must not be checked.
     pub(crate) fn charge_open(self: &Arc<Self>, client: ClientKey, user: &Identity) -> Charge {
-        self.charge(self.payer(client, user), OPEN_BYTES)
+        self.charge(self.account(client, user), OPEN_BYTES)
     }
 
     /// Whether so little is left that state of absent clients is to be given up. Returns true at most once a
@@ -135,29 +135,29 @@ impl ClientMemory {
         is_short && self.relieved_ns.compare_exchange(relieved_ns, now_ns.max(1), Relaxed, Relaxed).is_ok()
     }
 
-    /// Bytes that a payer has.
-    fn used_by(&self, payer: Payer) -> usize {
-        self.shard(payer).lock().get(&payer).copied().unwrap_or_default()
+    /// Bytes that an account has.
+    fn used_by(&self, account: MemoryAccount) -> usize {
+        self.shard(account).lock().get(&account).copied().unwrap_or_default()
     }
 
-    pub(crate) fn add(&self, payer: Payer, bytes: usize) {
-        *self.shard(payer).lock().entry(payer).or_default() += bytes;
+    pub(crate) fn add(&self, account: MemoryAccount, bytes: usize) {
+        *self.shard(account).lock().entry(account).or_default() += bytes;
         self.used.fetch_add(bytes, Relaxed);
     }
 
-    pub(crate) fn remove(&self, payer: Payer, bytes: usize) {
-        let mut shard = self.shard(payer).lock();
-        if let Some(own) = shard.get_mut(&payer) {
+    pub(crate) fn remove(&self, account: MemoryAccount, bytes: usize) {
+        let mut shard = self.shard(account).lock();
+        if let Some(own) = shard.get_mut(&account) {
             *own = own.saturating_sub(bytes);
             if *own == 0 {
-                shard.remove(&payer);
+                shard.remove(&account);
             }
         }
         self.used.fetch_sub(bytes, Relaxed);
     }
 
     /// Counts a refusal, and logs it at a limited rate.
-    pub fn refuse(&self, payer: Payer, user: &str, now_ns: u64) {
+    pub fn refuse(&self, account: MemoryAccount, user: &str, now_ns: u64) {
         let refused = self.refused.fetch_add(1, Relaxed) + 1;
         let logged_ns = self.logged_ns.load(Relaxed);
         let reports_changes = logged_ns != 0 && now_ns.saturating_sub(logged_ns) < SILENCE_NS;
@@ -168,7 +168,7 @@ impl ClientMemory {
         }
         tracing::warn!(
             user,
-            own = self.used_by(payer),
+            own = self.used_by(account),
             used = self.used(),
             bound = self.bound,
             refused,
@@ -176,31 +176,31 @@ impl ClientMemory {
         );
     }
 
-    fn shard(&self, payer: Payer) -> &Mutex<HashMap<Payer, usize>> {
-        &self.by_payer[payer.0 as usize % SHARDS]
+    fn shard(&self, account: MemoryAccount) -> &Mutex<HashMap<MemoryAccount, usize>> {
+        &self.by_account[account.0 as usize % SHARDS]
     }
 }
 
-/// Bytes that a payer is charged with, until this is dropped.
+/// Bytes that an account is charged with, until this is dropped.
 #[derive(Debug)]
 pub struct Charge {
     memory: Arc<ClientMemory>,
-    payer: Payer,
+    account: MemoryAccount,
     bytes: usize,
 }
 
 impl Charge {
-    /// The payer.
+    /// The account.
     #[must_use]
-    pub fn payer(&self) -> Payer {
-        self.payer
+    pub fn account(&self) -> MemoryAccount {
+        self.account
     }
 
     /// Charges `bytes` more if there is room. Returns false if there is none.
     pub fn grow(&mut self, bytes: usize) -> bool {
-        let has_room = self.memory.has_room(self.payer, bytes);
+        let has_room = self.memory.has_room(self.account, bytes);
         if has_room {
-            self.memory.add(self.payer, bytes);
+            self.memory.add(self.account, bytes);
             self.bytes += bytes;
         } else {
             self.memory.refused.fetch_add(1, Relaxed);
@@ -211,7 +211,7 @@ impl Charge {
     /// Returns `bytes` of the charge.
     pub fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
-        self.memory.remove(self.payer, bytes);
+        self.memory.remove(self.account, bytes);
         self.bytes -= bytes;
     }
 }
@@ -219,13 +219,13 @@ impl Charge {
 impl Clone for Charge {
     /// Charges as much once more.
     fn clone(&self) -> Charge {
-        self.memory.charge(self.payer, self.bytes)
+        self.memory.charge(self.account, self.bytes)
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.memory.remove(self.payer, self.bytes);
+        self.memory.remove(self.account, self.bytes);
     }
 }
 
@@ -238,9 +238,9 @@ mod tests {
         let mut charges = Vec::new();
         loop {
             let before = charges.len();
-            for payer in (0..clients).map(Payer) {
-                if memory.has_room(payer, 1) {
-                    charges.push(memory.charge(payer, 1));
+            for account in (0..clients).map(MemoryAccount) {
+                if memory.has_room(account, 1) {
+                    charges.push(memory.charge(account, 1));
                 }
             }
             if charges.len() == before {
@@ -254,19 +254,23 @@ mod tests {
         for (clients, each) in [(1, 500), (3, 250), (9, 100), (99, 10)] {
             let memory = ClientMemory::bounded(1000);
             let charges = fill(&memory, clients);
-            let own: Vec<usize> = (0..clients).map(|client| memory.used_by(Payer(client))).collect();
+            let own: Vec<usize> = (0..clients).map(|client| memory.used_by(MemoryAccount(client))).collect();
             assert!(own.iter().all(|own| own.abs_diff(each) <= 1), "{clients} clients: {own:?}");
-            assert!(memory.has_room(Payer(1 << 60), each - 1), "a newcomer finds {}", 1000 - memory.used());
+            assert!(
+                memory.has_room(MemoryAccount(1 << 60), each - 1),
+                "a newcomer finds {}",
+                1000 - memory.used()
+            );
             drop(charges);
             assert_eq!(memory.used(), 0);
-            assert!(memory.by_payer.iter().all(|shard| shard.lock().is_empty()));
+            assert!(memory.by_account.iter().all(|shard| shard.lock().is_empty()));
         }
     }
 
     #[test]
     fn a_charge_grows_while_there_is_room_and_gives_all_of_it_back() {
         let memory = ClientMemory::bounded(100);
-        let mut charge = memory.charge(Payer(1), 20);
+        let mut charge = memory.charge(MemoryAccount(1), 20);
         assert!(charge.grow(20) && !charge.grow(30) && charge.grow(10));
         charge.shrink(40);
         assert_eq!((memory.used(), charge.grow(30)), (10, true));
@@ -277,11 +281,11 @@ mod tests {
     #[test]
     fn who_has_most_gets_nothing_when_others_come() {
         let memory = ClientMemory::bounded(1000);
-        let _first = memory.charge(Payer(1), 400);
-        assert!(memory.has_room(Payer(1), 100) && !memory.has_room(Payer(1), 201));
-        let second = memory.charge(Payer(2), 300);
-        assert!(!memory.has_room(Payer(1), 1) && memory.has_room(Payer(3), 300));
+        let _first = memory.charge(MemoryAccount(1), 400);
+        assert!(memory.has_room(MemoryAccount(1), 100) && !memory.has_room(MemoryAccount(1), 201));
+        let second = memory.charge(MemoryAccount(2), 300);
+        assert!(!memory.has_room(MemoryAccount(1), 1) && memory.has_room(MemoryAccount(3), 300));
         drop(second);
-        assert!(memory.has_room(Payer(1), 1));
+        assert!(memory.has_room(MemoryAccount(1), 1));
     }
 }

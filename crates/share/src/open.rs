@@ -13,7 +13,7 @@ use crate::engine::parts::file::{File, HardLinkedName, Stream};
 use crate::engine::parts::followed_links::FollowedLinks;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::deferred_close::OpenNode;
-use crate::memory::{Charge, Payer};
+use crate::memory::{Charge, MemoryAccount};
 use crate::ranked::{Mutex, RwLock};
 use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
 
@@ -155,9 +155,9 @@ impl Open {
         self.file.is_directory && !self.stream.is_named
     }
 
-    /// The payer for it and its byte ranges.
-    pub fn payer(&self) -> Payer {
-        self.charge.lock().payer()
+    /// The account for it and its byte ranges.
+    pub fn account(&self) -> MemoryAccount {
+        self.charge.lock().account()
     }
 
     /// The client that holds it.
@@ -208,12 +208,12 @@ impl Open {
 
     /// The name that it has now in its directory; none for the root.
     pub fn name(&self) -> Option<Name> {
-        self.link.as_ref().map(|link| link.place().1)
+        self.link.as_ref().map(|link| link.parent_and_name().1)
     }
 
     /// The parent and name; none for the root, and for a file that was found by its address.
-    pub(crate) fn place(&self) -> Option<(Arc<Directory>, Name)> {
-        self.link.as_ref().map(|link| link.place())
+    pub(crate) fn parent_and_name(&self) -> Option<(Arc<Directory>, Name)> {
+        self.link.as_ref().map(|link| link.parent_and_name())
     }
 
     /// The path that it has now, from the root of the share.

@@ -225,7 +225,8 @@ impl Model {
         let held = &self.held[at];
         let all = rights(uses) | if uses == held.uses { Rights::empty() } else { Rights::READ_ATTRIBUTES };
         let client = self.client(held.party);
-        let step = client.caller(true, now(), |c| self.world.share.amend(c, &held.open, all, denial(denies)));
+        let step = client
+            .caller(true, now(), |c| self.world.share.change_access(c, &held.open, all, denial(denies)));
         match done(step) {
             Ok(open) => {
                 assert!(!kept_out);

@@ -178,7 +178,7 @@ impl Model {
         }
         if who == WHOLE {
             assert!(notice.to.is_empty() && notice.answer, "given back as a whole: {notice:?}");
-            self.world.share.give_up(self.clients[who].key, notice.key, true, self.time());
+            self.world.share.release_key(self.clients[who].key, notice.key, true, self.time());
         } else if notice.answer {
             let answered = self.clients[who].acknowledge(notice.key.0, notice.keyed, notice.to);
             assert_eq!(answered, Ok(()), "{notice:?}");

@@ -27,9 +27,9 @@ fn each_share_has_its_own_and_the_rest_is_nobodys() {
     let (one, other, rest) = (open("one"), open("other"), Counts::new(&FAMILY));
     let mut counters = ConnectionCounters::new(&rest);
     for share in [&one, &other, &one] {
-        let place = counters.place(share);
-        assert_eq!(counters.known(share.number()), Some(place));
-        counters.note(place, &DONE, None);
+        let share_index = counters.share_index(share);
+        assert_eq!(counters.known(share.number()), Some(share_index));
+        counters.note(share_index, &DONE, None);
     }
     counters.note(ShareIndex::default(), &DONE, None);
     let count = |counts: &Counts| counts.read().transactions[0].all();

@@ -46,7 +46,7 @@ fn after(time: Duration) -> Now {
 fn leave(client: &Client, open: &Arc<Open>, yields: bool, losses: &Arc<Losses>) -> Result<(), Refusal> {
     let until_ns = after(10 * SECOND).mono_ns;
     let keeper = Arc::clone(losses) as Arc<dyn LossListener>;
-    client.share.leave(open, Detached { until_ns, yields, keeper, token: open.id() }, now())
+    client.share.detach_open(open, Detached { until_ns, yields, keeper, token: open.id() }, now())
 }
 
 fn reclaim(client: &Client, open: &Arc<Open>, at: Now) -> Result<(), Refusal> {
@@ -331,7 +331,7 @@ fn what_gives_way_in_one_share_goes_when_another_finds_no_descriptor() {
     fails(VolumeCall::Lookup);
     assert_eq!(other.share.item(&address).map(|_| ()), Err(Refusal::Exhausted));
     assert!(durable.is_detached());
-    other.share.before_batch(after(SECOND));
+    other.share.maintain(after(SECOND));
     assert_eq!(reclaim(&one, &durable, after(SECOND)), Err(Refusal::Gone));
 }
 

@@ -192,7 +192,7 @@ fn changes_and_losses_of_the_host_take_rights_away() {
     for change in [HostChange::Modified, HostChange::Attributes, HostChange::Created] {
         let named = Some(name("f"));
         world.memory.tell(HostEvent::Changed { directory, name: named, is_directory: false, change });
-        world.share.before_batch(now());
+        world.share.maintain(now());
         let told = one.ears.notices.lock().unwrap().iter().filter(|notice| notice.key.0 == 2).count();
         assert_eq!(told, usize::from(change == HostChange::Modified));
         one.ears.notices.lock().unwrap().retain(|notice| notice.key.0 == 1);
@@ -200,7 +200,7 @@ fn changes_and_losses_of_the_host_take_rights_away() {
     }
     let _again = one.open("d/f").access(READ).keyed(2, R).open();
     world.memory.tell(HostEvent::Overflow);
-    world.share.before_batch(now());
+    world.share.maintain(now());
     let mut lost = one.breaks();
     lost.sort_by_key(|(from, ..)| from.bits());
     assert_eq!(lost, [(R, NONE, false), LOST]);
@@ -222,7 +222,7 @@ fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
         let directory = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap().id();
         let named = Some(name("f"));
         world.memory.tell(HostEvent::Changed { directory, name: named, is_directory: false, change });
-        world.share.before_batch(now());
+        world.share.maintain(now());
         let told: Vec<_> = one.ears.notices.lock().unwrap().iter().map(|it| (it.key.0, it.to)).collect();
         assert_eq!(told, [(2, R)], "{change:?}");
     }
@@ -240,7 +240,7 @@ fn a_name_that_the_host_moves_takes_both_rights_that_believed_a_name_of_the_rena
     let directory = world.memory.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap().id();
     let (from, to) = ((directory, name("f")), (directory, name("other")));
     world.memory.tell(HostEvent::Renamed { from, to, is_directory: false });
-    world.share.before_batch(now());
+    world.share.maintain(now());
     let mut told: Vec<_> = one.ears.notices.lock().unwrap().iter().map(|it| (it.key.0, it.to)).collect();
     told.sort_by_key(|(key, _)| *key);
     assert_eq!(told, [(2, R), (3, R)]);
@@ -264,7 +264,7 @@ fn a_file_of_several_names_is_given_back_with_each_that_goes_and_each_that_comes
             is_directory: false,
             change,
         });
-        world.share.before_batch(now());
+        world.share.maintain(now());
         let told: Vec<_> = one.ears.notices.lock().unwrap().drain(..).map(|it| (it.key.0, it.to)).collect();
         if !told.is_empty() {
             one.acknowledge(2, true, R).unwrap();

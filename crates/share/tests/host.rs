@@ -15,23 +15,24 @@ use volume_posix::PosixVolume;
 
 /// A share on a directory of the host, and a client with all rights there.
 struct HostedShare {
-    place: tempfile::TempDir,
+    temp_dir: tempfile::TempDir,
     client: Client,
 }
 
 impl HostedShare {
     fn new() -> HostedShare {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::create_dir(place.path().join("files")).unwrap();
-        let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp_dir.path().join("files")).unwrap();
+        let volume =
+            PosixVolume::open(&temp_dir.path().join("files"), &temp_dir.path().join("beside")).unwrap();
         let share = Share::open(Arc::new(volume), Config { enforce: false, ..Config::default() }).unwrap();
         let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
         let client = Client { share, key: share::ClientKey(1), identity, ears: Arc::default() };
-        HostedShare { place, client }
+        HostedShare { temp_dir, client }
     }
 
     fn at(&self, path: &str) -> PathBuf {
-        self.place.path().join("files").join(path)
+        self.temp_dir.path().join("files").join(path)
     }
 
     /// Whether a program of the host may lock the whole of `f` with flock(1).

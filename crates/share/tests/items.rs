@@ -97,8 +97,9 @@ fn an_open_is_amended_only_as_far_as_others_allow() {
     one.make_with("f", "text");
     let first = one.open("f").access(Rights::READ_DATA).open();
     let other = two.open("f").access(Rights::READ_DATA).deny(Deny::WRITE).open();
-    let amend =
-        |open, access, deny| done(one.caller(true, now(), |c| world.share.amend(c, open, access, deny)));
+    let amend = |open, access, deny| {
+        done(one.caller(true, now(), |c| world.share.change_access(c, open, access, deny)))
+    };
     let both = Rights::READ_DATA | Rights::WRITE_DATA;
     assert_eq!(amend(&first, both, Deny::empty()).err(), Some(Refusal::SharingConflict));
     assert_eq!(amend(&first, Rights::READ_DATA, Deny::READ).err(), Some(Refusal::SharingConflict));

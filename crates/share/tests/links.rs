@@ -37,7 +37,7 @@ fn link(world: &TestShare, at: &str, text: &str) {
     root.create_link(&name(at), text.as_bytes(), None).unwrap();
     let (directory, name, change) = (root.id(), Some(name(at)), HostChange::Created);
     world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
-    world.share.before_batch(now());
+    world.share.maintain(now());
 }
 
 fn targets_are_whole(client: &Client) {

@@ -305,7 +305,7 @@ fn that_a_name_is_missing_is_remembered_until_somebody_makes_it() {
     let directory = host(&world, "d");
     directory.create_file(&name("X"), 0o666, None).unwrap();
     tell(&world, directory.as_ref(), "X", HostChange::Created);
-    world.share.before_batch(later(1));
+    world.share.maintain(later(1));
     assert_eq!(exact("d/X"), Ok(()));
 }
 
@@ -375,15 +375,15 @@ fn a_name_that_was_made_again_by_a_client_outlives_the_news_of_its_removal() {
     directory.remove(&name("Name"), false, None).unwrap();
     client.make_with("d/Name", "");
     tell(&world, directory.as_ref(), "Name", HostChange::Removed);
-    world.share.before_batch(later(1));
+    world.share.maintain(later(1));
     client.close(&client.open("d/NAME").open());
     // The other way round: the event of a file that is gone again.
     directory.create_file(&name("Brief"), 0o666, None).unwrap();
     tell(&world, directory.as_ref(), "Brief", HostChange::Created);
-    world.share.before_batch(later(2));
+    world.share.maintain(later(2));
     client.close(&client.open("d/Brief").options(Options::DELETE_ON_CLOSE).open());
     tell(&world, directory.as_ref(), "Brief", HostChange::Created);
-    world.share.before_batch(later(3));
+    world.share.maintain(later(3));
     assert_eq!(client.open("d/BRIEF").refusal(), Refusal::NotFound);
     client.make_with("d/brief", "");
 }
@@ -460,7 +460,7 @@ fn shares_keep_descriptors_together_and_give_back_what_another_needs() {
         }
     };
     let look_after = |(world, _): &(TestShare, Client), second| {
-        (0..16).for_each(|_| world.share.before_batch(later(second)));
+        (0..16).for_each(|_| world.share.maintain(later(second)));
     };
     let kept = |(world, _): &(TestShare, Client)| world.share.metadata_caching().names;
     open_all(&one, 1);
@@ -497,11 +497,11 @@ fn nothing_holds_a_file_that_is_gone_and_idle_names_are_let_go() {
     let directory = host(&world, "d");
     directory.remove(&name("theirs"), false, None).unwrap();
     tell(&world, directory.as_ref(), "theirs", HostChange::Removed);
-    world.share.before_batch(later(1));
+    world.share.maintain(later(1));
     assert_eq!(given_back(), before + 3);
-    (0..16).for_each(|_| world.share.before_batch(later(5)));
+    (0..16).for_each(|_| world.share.maintain(later(5)));
     assert_eq!(given_back(), before + 3);
-    (0..16).for_each(|_| world.share.before_batch(later(12)));
+    (0..16).for_each(|_| world.share.maintain(later(12)));
     assert_eq!((given_back(), world.share.metadata_caching().names), (before + 4, 0));
 }
 
@@ -593,12 +593,12 @@ fn it_is_switched_while_files_are_open() {
 /// A volume that does not report changes by others.
 struct SilentVolume {
     inner: MemoryVolume,
-    facts: VolumeProperties,
+    properties: VolumeProperties,
 }
 
 impl Volume for SilentVolume {
     fn properties(&self) -> &VolumeProperties {
-        &self.facts
+        &self.properties
     }
     fn root(&self) -> volume::Result<Arc<dyn Node>> {
         self.inner.root()
@@ -622,8 +622,8 @@ impl Volume for SilentVolume {
 #[test]
 fn where_nobody_tells_of_changes_nothing_is_remembered() {
     let world = TestShare::over(Config::default(), |inner| {
-        let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
-        Arc::new(SilentVolume { inner, facts })
+        let properties = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
+        Arc::new(SilentVolume { inner, properties })
     });
     let client = world.client(1);
     client.make_directory("d");
@@ -640,8 +640,8 @@ fn where_nobody_tells_of_changes_nothing_is_remembered() {
 #[test]
 fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone() {
     let world = TestShare::over(Config::default(), |inner| {
-        let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
-        Arc::new(SilentVolume { inner, facts })
+        let properties = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
+        Arc::new(SilentVolume { inner, properties })
     });
     let (holder, client) = (world.client(1), world.client(2));
     client.make_directory("d");
@@ -653,7 +653,7 @@ fn where_nobody_tells_of_changes_rights_stay_and_watches_hear_of_clients_alone()
     world.share.watch(&watched, ChangeFilter::all(), false, 4096).unwrap();
     let directory = host(&world, "d");
     directory.rename(&name("f"), directory.as_ref(), &name("g"), false, None).unwrap();
-    world.share.before_batch(now());
+    world.share.maintain(now());
     assert!(holder.breaks().is_empty());
     waits(world.share.take_changes(&watched, Some(&Waiter { wake: holder.ears.clone(), token: 1 })));
     client.make_with("d/made", "");
@@ -665,15 +665,15 @@ fn where_nobody_tells_of_changes_rights_end_by_themselves() {
     for silent in [true, false] {
         let world = TestShare::over(Config::default(), |inner| match silent {
             true => {
-                let facts = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
-                Arc::new(SilentVolume { inner, facts })
+                let properties = VolumeProperties { tells_changes: false, ..inner.properties().clone() };
+                Arc::new(SilentVolume { inner, properties })
             }
             false => Arc::new(inner),
         });
         let client = world.client(1);
         client.make_directory("d");
         client.make_with("d/f", "text");
-        let at = |second| world.share.before_batch(later(second));
+        let at = |second| world.share.maintain(later(second));
         let (right, writes) = (Caching::READ | Caching::HANDLE, Caching::all());
         at(0);
         let directory = client.open("d").access(READ).keyed(1, right).result().unwrap();

@@ -16,7 +16,7 @@ use volume::security::Rights;
 use volume_posix::PosixVolume;
 
 struct WatchedHostShare {
-    place: tempfile::TempDir,
+    temp_dir: tempfile::TempDir,
     client: Client,
     requests: u64,
 }
@@ -24,25 +24,26 @@ struct WatchedHostShare {
 impl WatchedHostShare {
     /// A share on an empty directory; none if the host reports no changes.
     fn new() -> Option<WatchedHostShare> {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::create_dir(place.path().join("files")).unwrap();
-        let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp_dir.path().join("files")).unwrap();
+        let volume =
+            PosixVolume::open(&temp_dir.path().join("files"), &temp_dir.path().join("beside")).unwrap();
         let config = Config { enforce: false, ..Config::default() };
         let tells = volume.properties().tells_changes;
         let share = Share::open(Arc::new(volume), config).unwrap();
         assert_eq!(share.metadata_caching().on, tells);
         if !tells {
-            eprintln!("SKIPPED: this host tells nothing of changes in {}", place.path().display());
+            eprintln!("SKIPPED: this host tells nothing of changes in {}", temp_dir.path().display());
             return None;
         }
         let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
         let key = share::ClientKey(1);
         let client = Client { share, key, identity, ears: Arc::default() };
-        Some(WatchedHostShare { place, client, requests: 0 })
+        Some(WatchedHostShare { temp_dir, client, requests: 0 })
     }
 
     fn files(&self) -> std::path::PathBuf {
-        self.place.path().join("files")
+        self.temp_dir.path().join("files")
     }
 
     /// Runs a script as programs of the host would.
@@ -166,8 +167,7 @@ impl WatchedHostShare {
     fn is_idle_for(&mut self, seconds: u64) {
         self.requests += seconds * 1000;
         // Each call searches a part of the cache.
-        (0..16)
-            .for_each(|_| self.client.share.before_batch(now().plus(Duration::from_millis(self.requests))));
+        (0..16).for_each(|_| self.client.share.maintain(now().plus(Duration::from_millis(self.requests))));
     }
 
     /// Repeats a request until a file has this size, for at most a second.

@@ -150,9 +150,9 @@ fn shown(above: &[Name], name: &Name) -> String {
     names.join("/")
 }
 
-fn things_in(place: &ModelDirectory) -> Vec<ModelEntry> {
+fn things_in(model_directory: &ModelDirectory) -> Vec<ModelEntry> {
     let mut names = Vec::new();
-    place
+    model_directory
         .node
         .entries(0, &mut |entry| {
             names.push(entry.name);
@@ -160,8 +160,8 @@ fn things_in(place: &ModelDirectory) -> Vec<ModelEntry> {
         })
         .unwrap();
     let thing = |name: Name| {
-        let stat = place.node.stat_name(&name).unwrap();
-        ModelEntry { above: place.clone(), name, stat }
+        let stat = model_directory.node.stat_name(&name).unwrap();
+        ModelEntry { above: model_directory.clone(), name, stat }
     };
     names.into_iter().map(thing).collect()
 }
@@ -192,8 +192,8 @@ fn resolve(memory: &MemoryVolume, path: &[Name], exact: bool) -> (Vec<ModelEntry
     for name in path {
         is_choice |= found.len() > 1;
         found.clear();
-        for place in &above {
-            let things = things_in(place);
+        for model_directory in &above {
+            let things = things_in(model_directory);
             let is_exact = |thing: &&ModelEntry| thing.name == *name;
             let folds = |thing: &&ModelEntry| thing.name.as_bytes().eq_ignore_ascii_case(name.as_bytes());
             match things.iter().find(is_exact) {
@@ -244,8 +244,9 @@ impl RunningListing {
 
 /// The names in a directory, which may be gone.
 fn names_in(memory: &MemoryVolume, id: NodeId) -> HashMap<Name, Stat> {
-    let place = survey(memory).0.into_iter().find(|place| place.node.id() == id);
-    let things = place.as_ref().map(things_in).unwrap_or_default();
+    let model_directory =
+        survey(memory).0.into_iter().find(|model_directory| model_directory.node.id() == id);
+    let things = model_directory.as_ref().map(things_in).unwrap_or_default();
     things.into_iter().map(|thing| (thing.name, thing.stat)).collect()
 }
 

@@ -311,7 +311,7 @@ fn an_open_shows_the_size_of_a_file_that_the_host_writes_while_it_is_looked_at()
             let (directory, name) = (host.id(), Some(name("f")));
             let change = HostChange::Modified;
             it.0.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
-            it.0.share.before_batch(now());
+            it.0.share.maintain(now());
         });
         assert_eq!(opened.unwrap().info.size, 14, "held at {call:?}");
     }

@@ -179,7 +179,7 @@ proptest! {
                 }
                 SharingAction::Leave(at, seconds) if !open.is_empty() => {
                     let at = at.index(open.len());
-                    let left = world.share.leave(&open[at].open, until(clock + seconds), second(clock));
+                    let left = world.share.detach_open(&open[at].open, until(clock + seconds), second(clock));
                     prop_assert_eq!(left.is_ok(), open[at].until.is_none());
                     open[at].until = open[at].until.or(Some(clock + seconds));
                 }

@@ -353,16 +353,16 @@ fn a_list_that_the_host_sets_ends_a_descriptor_for_good() {
 
 /// A share on a directory of the host that stores POSIX lists.
 fn on_host() -> Option<(tempfile::TempDir, Arc<Share>)> {
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir(place.path().join("files")).unwrap();
-    let volume = PosixVolume::open(&place.path().join("files"), &place.path().join("beside")).unwrap();
+    let temp_dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(temp_dir.path().join("files")).unwrap();
+    let volume = PosixVolume::open(&temp_dir.path().join("files"), &temp_dir.path().join("beside")).unwrap();
     let root = volume.root().unwrap();
     if root.set_note(Note::DefaultList, None).is_err() {
-        eprintln!("SKIPPED: no POSIX lists in {}", place.path().display());
+        eprintln!("SKIPPED: no POSIX lists in {}", temp_dir.path().display());
         return None;
     }
     let share = Share::open(Arc::new(volume), Config::default()).unwrap();
-    Some((place, share))
+    Some((temp_dir, share))
 }
 
 /// Bob has all rights on new objects, and so has the owner; no one else.
@@ -378,14 +378,14 @@ fn default_list() -> Vec<u8> {
 
 #[test]
 fn what_the_hosts_directory_hands_down_is_what_is_made() {
-    let Some((place, share)) = on_host() else { return };
+    let Some((temp_dir, share)) = on_host() else { return };
     let me = rustix::process::getuid().as_raw();
     let identity = Arc::new(share::Identity { actor: None, ..(*user(me)).clone() });
     let owner =
         Client { share: Arc::clone(&share), key: share::ClientKey(1), identity, ears: Arc::default() };
     let bob = Arc::new(share::Identity { actor: None, ..(*user(BOB)).clone() });
     let bob = Client { share, key: share::ClientKey(2), identity: bob, ears: Arc::default() };
-    let directory = place.path().join("files/d");
+    let directory = temp_dir.path().join("files/d");
     std::fs::create_dir(&directory).unwrap();
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(&directory, "system.posix_acl_default", &default_list(), flags).unwrap();
@@ -419,7 +419,7 @@ fn what_the_hosts_directory_hands_down_is_what_is_made() {
     assert!(
         std::process::Command::new("chmod").arg("660").arg(directory.join("f")).status().unwrap().success()
     );
-    owner.share.before_batch(now().plus(std::time::Duration::from_secs(1)));
+    owner.share.maintain(now().plus(std::time::Duration::from_secs(1)));
     assert_eq!(may(&bob, "d/f"), (false, false));
     owner.close(&open);
     make(&owner, "d/e", 0o777, Options::DIRECTORY);

@@ -140,7 +140,7 @@ fn symbolic_links_are_followed_inside_and_never_out() {
         let (directory, name, change) = (root.id(), Some(name(at)), HostChange::Created);
         world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
     }
-    world.share.before_batch(now());
+    world.share.maintain(now());
     let read = |at: &str| client.open(at).access(READ).result().and_then(|o| client.read(&o.open));
     assert_eq!(read("rel/f").as_deref(), Ok("text"));
     assert_eq!(read("up").as_deref(), Ok("top"));
@@ -343,13 +343,13 @@ fn what_the_host_does_is_believed_and_told() {
     directory.rename(&name("Old"), directory.as_ref(), &name("New"), false, None).unwrap();
     let (from, to) = ((directory.id(), name("Old")), (directory.id(), name("New")));
     world.memory.tell(HostEvent::Renamed { from, to, is_directory: false });
-    world.share.before_batch(now());
+    world.share.maintain(now());
     assert_eq!(client.open("d/old").refusal(), Refusal::NotFound);
     assert_eq!(client.read(&client.open("d/new").open()).unwrap(), "text");
     let expected = [(ChangeKind::RenamedFrom, "Old".to_owned()), (ChangeKind::RenamedTo, "New".to_owned())];
     assert_eq!(taken(&world, &watched), expected);
     world.memory.tell(HostEvent::Overflow);
-    world.share.before_batch(now());
+    world.share.maintain(now());
     assert!(matches!(world.share.take_changes(&watched, None), CallResult::Refused(Refusal::WatchOverflow)));
 }
 

@@ -71,12 +71,12 @@ fn range(start: u64) -> RangeRequest {
 }
 
 fn lock(client: &Client, open: &Arc<Open>, start: u64) -> Result<(), Refusal> {
-    lock_noting(client, open, start, &|| None)
+    lock_recorded(client, open, start, &|| None)
 }
 
-fn lock_noting(client: &Client, open: &Arc<Open>, start: u64, note: RangeNote<'_>) -> Result<(), Refusal> {
+fn lock_recorded(client: &Client, open: &Arc<Open>, start: u64, note: RangeNote<'_>) -> Result<(), Refusal> {
     let (owner, rule, ranges) = (client.owner(open), LockRule::Exact, [range(start)]);
-    done(client.caller(false, now(), |c| client.share.lock_noting(c, open, owner, rule, &ranges, note)))
+    done(client.caller(false, now(), |c| client.share.lock_recorded(c, open, owner, rule, &ranges, note)))
 }
 
 fn unlock(client: &Client, open: &Arc<Open>, start: u64) -> Result<(), Refusal> {
@@ -90,7 +90,7 @@ fn leave(client: &Client, open: &Arc<Open>) {
         keeper: Arc::new(IgnoredLosses),
         token: 0,
     };
-    client.share.leave(open, how, now()).unwrap();
+    client.share.detach_open(open, how, now()).unwrap();
 }
 
 #[test]
@@ -105,8 +105,8 @@ fn an_open_comes_back_with_deny_ranges_right_and_note_and_goes_on() {
     lock(&one, &open, 0).unwrap();
     lock(&one, &open, 20).unwrap();
     unlock(&one, &open, 0).unwrap();
-    one.share.annotate(&open, b"first".to_vec());
-    lock_noting(&one, &open, 40, &|| Some(b"other".to_vec())).unwrap();
+    one.share.set_record_note(&open, b"first".to_vec());
+    lock_recorded(&one, &open, 40, &|| Some(b"other".to_vec())).unwrap();
 
     let (after, mut restored) = before.restart();
     let Restored { open, keep_ns, note, .. } = restored.pop().unwrap();
@@ -150,7 +150,7 @@ fn whatever_a_crash_leaves_the_note_says_of_each_range_what_became_of_it() {
                     let does =
                         |bits: u64| Some((done.fetch_xor(bits, Ordering::SeqCst) ^ bits).to_le_bytes());
                     let note = || does(1 << at).map(|bits| bits.to_vec());
-                    lock_noting(one, open, at * 10, &note).unwrap();
+                    lock_recorded(one, open, at * 10, &note).unwrap();
                     if turn % 3 == 0 {
                         // The second range is not held, so nothing is noted of it; then of the first.
                         let (owner, rule) = (one.owner(open), LockRule::Exact);
@@ -335,7 +335,7 @@ fn a_right_on_a_file_that_is_found_without_its_name_ends_by_itself() {
         leave(&one, open);
         one.caller(true, now(), |caller| one.share.reclaim(open, caller)).unwrap();
         let later = Now { mono_ns: seconds * 1_000_000_000, ..now() };
-        one.share.before_batch(later);
+        one.share.maintain(later);
         one.ears.notices.lock().unwrap().len()
     };
     assert_eq!(ended_after(100), 0, "its name is known");
@@ -419,8 +419,8 @@ impl Journal for FullJournal {
     fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.check().and_then(|()| self.journal.append(record))
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
-        self.journal.commit(place)
+    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
+        self.journal.commit(position)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
         self.check().and_then(|()| self.journal.replace(records))
@@ -466,8 +466,8 @@ impl Journal for CountingJournal {
     fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
         self.journal.append(record)
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
-        self.journal.commit(place)
+    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
+        self.journal.commit(position)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
         self.replaced.fetch_add(1, Ordering::SeqCst);
@@ -542,8 +542,8 @@ impl Journal for SlowJournal {
         }
         self.journal.append(record)
     }
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
-        self.journal.commit(place)
+    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
+        self.journal.commit(position)
     }
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
         self.journal.replace(records)
@@ -563,7 +563,7 @@ fn nobody_goes_on_while_another_thread_still_writes_what_was_noted() {
     let open = one.make("f");
     record(&one, &open);
     // One of two notes that both threads want to have written.
-    world.share.annotate(&open, b"changed".to_vec());
+    world.share.set_record_note(&open, b"changed".to_vec());
     journal.is_slow.store(true, Ordering::SeqCst);
     world.share.write_changes();
     let other = journal.other.lock().unwrap().take().expect("the journal was slow");
@@ -703,7 +703,7 @@ impl History {
                 let (client, open, known) = &mut self.opens[at];
                 if open.is_persistent() {
                     *known = vec![*note];
-                    of(*client).share.annotate(open, known.clone());
+                    of(*client).share.set_record_note(open, known.clone());
                 }
             }
             PersistenceAction::Answer { open, keep } => {

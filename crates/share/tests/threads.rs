@@ -98,7 +98,7 @@ fn part(share: &Share, caller: &Caller<'_>, keeper: &Arc<Obliging>, dice: &mut D
         let yields = dice.roll(2) == 0;
         let until_ns = now().mono_ns + u64::from(yields);
         let how = Detached { until_ns, yields, keeper: keeper.clone(), token: open.id() };
-        if share.leave(open, how, now()).is_ok()
+        if share.detach_open(open, how, now()).is_ok()
             && (dice.roll(2) == 0 || share.reclaim(open, caller).is_err())
         {
             return;

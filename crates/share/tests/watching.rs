@@ -60,9 +60,9 @@ fn a_further_watch_below_one_that_goes_deep_walks_nothing() {
     // that the host creates then.
     client.close(&first);
     let inner = make(&world, above.lookup(&name("7"), OpenHow::Read).unwrap().as_ref(), "inner");
-    world.share.before_batch(now());
+    world.share.maintain(now());
     make(&world, inner.as_ref(), "innermost");
-    world.share.before_batch(now().plus(std::time::Duration::from_secs(1)));
+    world.share.maintain(now().plus(std::time::Duration::from_secs(1)));
     assert_eq!(taken(&world, &second), Ok(2));
 }
 
@@ -78,7 +78,7 @@ fn directories_that_cannot_be_held_are_told_as_lost_changes() {
     watch(&world, &first);
     assert_eq!(taken(&world, &first), Err(Refusal::NoMoreEntries), "all are held");
     make(&world, root.as_ref(), "one more");
-    world.share.before_batch(now());
+    world.share.maintain(now());
     assert_eq!(taken(&world, &first), Err(Refusal::WatchOverflow));
     // A later watch misses it from the beginning.
     let second = client.open("").access(READ).open();
@@ -196,7 +196,7 @@ fn both_names_of_a_rename_come_in_one_answer() {
     let told = |from: (&Arc<dyn Node>, &str), to: (&Arc<dyn Node>, &str)| {
         let named = |(node, text): (&Arc<dyn Node>, &str)| (node.id(), name(text));
         world.memory.tell(HostEvent::Renamed { from: named(from), to: named(to), is_directory: false });
-        world.share.before_batch(now());
+        world.share.maintain(now());
     };
     let inside = |from, to, deep: [&str; 2]| {
         let of = |names: [&str; 2]| answer([(RenamedFrom, names[0]), (RenamedTo, names[1])]);
@@ -229,11 +229,11 @@ fn both_names_of_a_rename_come_in_one_answer() {
 fn no_rename_by_programs_of_the_host_is_split() {
     use ChangeKind::{RenamedFrom, RenamedTo};
     const RENAMES: usize = 200;
-    let place = tempfile::tempdir().unwrap();
-    let files = place.path().join("files");
+    let temp_dir = tempfile::tempdir().unwrap();
+    let files = temp_dir.path().join("files");
     std::fs::create_dir(&files).unwrap();
     std::fs::write(files.join("0"), "text").unwrap();
-    let volume = PosixVolume::open(&files, &place.path().join("beside")).unwrap();
+    let volume = PosixVolume::open(&files, &temp_dir.path().join("beside")).unwrap();
     if !volume.properties().tells_changes {
         eprintln!("SKIPPED: this host tells nothing of changes in {}", files.display());
         return;
@@ -250,13 +250,13 @@ fn no_rename_by_programs_of_the_host_is_split() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
-                client.share.before_batch(now());
+                client.share.maintain(now());
             }
         });
         assert!(program.wait().unwrap().success());
         is_done.store(true, Ordering::Relaxed);
     });
-    client.share.before_batch(now());
+    client.share.maintain(now());
     let answers = asker.answers();
     let split = answers.iter().filter(|answer| answer.len() % 2 != 0).count();
     assert_eq!(split, 0, "of {} answers", answers.len());

@@ -213,8 +213,8 @@ impl Header {
 
     /// Writes the header into 64 bytes of a frame.
     #[inline]
-    pub fn write(&self, place: &mut [u8; SIZE]) {
-        place.copy_from_slice(self.as_bytes());
+    pub fn write(&self, header_bytes: &mut [u8; SIZE]) {
+        header_bytes.copy_from_slice(self.as_bytes());
     }
 
     /// Appends the header.

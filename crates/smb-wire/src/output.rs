@@ -29,9 +29,9 @@ impl<'a> Response<'a> {
 
     /// Fills in the fields of a response whose `length` bytes follow them.
     #[inline]
-    pub fn write_fixed(place: &mut [u8; RESPONSE_FIXED], length: u32) {
-        *place = [9, 0, (HEADER + RESPONSE_FIXED) as u8, 0, 0, 0, 0, 0];
-        place[4..].copy_from_slice(&length.to_le_bytes());
+    pub fn write_fixed(buffer: &mut [u8; RESPONSE_FIXED], length: u32) {
+        *buffer = [9, 0, (HEADER + RESPONSE_FIXED) as u8, 0, 0, 0, 0, 0];
+        buffer[4..].copy_from_slice(&length.to_le_bytes());
     }
 
     /// Appends the body, with a copy of the buffer.

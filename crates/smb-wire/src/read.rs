@@ -163,17 +163,17 @@ impl<'a> Response<'a> {
 
     /// Writes the fields of a plain read. `data_length` bytes follow them.
     #[inline]
-    pub fn write_fixed(place: &mut [u8; RESPONSE_FIXED], data_length: u32) {
-        Response::write_fixed_padded(place, data_length, 0);
+    pub fn write_fixed(buffer: &mut [u8; RESPONSE_FIXED], data_length: u32) {
+        Response::write_fixed_padded(buffer, data_length, 0);
     }
 
     /// Writes the same fields with `padding` bytes between them and the data.
     #[inline]
-    pub fn write_fixed_padded(place: &mut [u8; RESPONSE_FIXED], data_length: u32, padding: u8) {
-        *place = [0; RESPONSE_FIXED];
-        place[0] = 17;
-        place[2] = ((HEADER + RESPONSE_FIXED) as u8).saturating_add(padding);
-        place[4..8].copy_from_slice(&data_length.to_le_bytes());
+    pub fn write_fixed_padded(buffer: &mut [u8; RESPONSE_FIXED], data_length: u32, padding: u8) {
+        *buffer = [0; RESPONSE_FIXED];
+        buffer[0] = 17;
+        buffer[2] = ((HEADER + RESPONSE_FIXED) as u8).saturating_add(padding);
+        buffer[4..8].copy_from_slice(&data_length.to_le_bytes());
     }
 
     /// Appends the body, with a copy of the data.

@@ -146,10 +146,10 @@ impl Response {
 
     /// Writes the whole body.
     #[inline]
-    pub fn write_fixed(&self, place: &mut [u8; RESPONSE_FIXED]) {
-        *place = [0; RESPONSE_FIXED];
-        place[0] = 17;
-        place[4..8].copy_from_slice(&self.count.to_le_bytes());
+    pub fn write_fixed(&self, buffer: &mut [u8; RESPONSE_FIXED]) {
+        *buffer = [0; RESPONSE_FIXED];
+        buffer[0] = 17;
+        buffer[4..8].copy_from_slice(&self.count.to_le_bytes());
     }
 
     /// Appends the body.

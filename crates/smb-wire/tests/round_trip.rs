@@ -111,9 +111,9 @@ proptest! {
         header.set_signature(signature);
         header.set_process_id(process_id);
         header.set_tree_id(tree_id);
-        let mut place = [0; header::SIZE];
-        header.write(&mut place);
-        let read = Header::parse(&place).unwrap();
+        let mut buffer = [0; header::SIZE];
+        header.write(&mut buffer);
+        let read = Header::parse(&buffer).unwrap();
         prop_assert_eq!(read.command().get(), command);
         prop_assert_eq!((read.message_id(), read.session_id()), (message_id, session_id));
         prop_assert_eq!((read.credit_charge(), read.credits()), (numbers[0], numbers[1]));
@@ -122,7 +122,7 @@ proptest! {
         prop_assert_eq!((read.status(), read.signature()), (NtStatus(status), &signature));
         prop_assert_eq!(read.channel_sequence(), status as u16);
 
-        let header = Header::parse_mut(&mut place).unwrap();
+        let header = Header::parse_mut(&mut buffer).unwrap();
         header.set_async_id(async_id);
         header.set_channel_sequence(numbers[2]);
         prop_assert!(header.is_async());
@@ -329,8 +329,8 @@ proptest! {
     fn a_read_response_is_filled_in_around_its_data(data in bytes()) {
         let mut frame = vec![0; header::SIZE + read::RESPONSE_FIXED];
         frame.extend(&data);
-        let place = frame[header::SIZE..].first_chunk_mut().unwrap();
-        read::Response::write_fixed(place, data.len() as u32);
+        let buffer = frame[header::SIZE..].first_chunk_mut().unwrap();
+        read::Response::write_fixed(buffer, data.len() as u32);
         let plain = read::Response { data_remaining: 0, flags: 0, data: &data };
         prop_assert_eq!(read::Response::parse(&frame), Ok(plain));
         let mut copied = vec![0; header::SIZE];
@@ -342,8 +342,8 @@ proptest! {
     fn data_and_output_are_found_behind_padding(data in bytes(), padding in 0u8..=64) {
         let mut frame = vec![0; header::SIZE + read::RESPONSE_FIXED + usize::from(padding)];
         frame.extend(&data);
-        let place = frame[header::SIZE..].first_chunk_mut().unwrap();
-        read::Response::write_fixed_padded(place, data.len() as u32, padding);
+        let buffer = frame[header::SIZE..].first_chunk_mut().unwrap();
+        read::Response::write_fixed_padded(buffer, data.len() as u32, padding);
         prop_assert_eq!(read::Response::parse(&frame).unwrap().data, &data);
         let (ctl_code, file_id) = (ioctl::CtlCode::GetCompression, smb_wire::FileId::RELATED);
         let answer = ioctl::Response { ctl_code, file_id, input: &[], output: &data };

@@ -161,7 +161,7 @@ pub(crate) fn wake(connection: &mut Connection, async_id: u64, now: Now, out: &m
             drop(hold);
             return complete(connection, exchange, request, Ok(status), now, out);
         }
-        Parking::LogOnDelay(place) => request.queued_attempt = Some(place),
+        Parking::LogOnDelay(queued) => request.queued_attempt = Some(queued),
         Parking::Limits(hold) => {
             request.transaction.charge = hold.go();
             if exchange.compound.is_empty() {

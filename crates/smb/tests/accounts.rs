@@ -394,10 +394,10 @@ fn an_account_is_found_however_its_shares_and_users_spell_it() {
 fn whoever_comes_to_a_name_is_not_who_had_it() {
     let world = SmbTestServer::in_memory();
     let anna = world.server.user("anna").expect("she is there");
-    assert!(world.server.knows(&anna.identity));
+    assert!(world.server.is_current_user(&anna.identity));
     let key_of = UserConfig { key_of: Some("anna".into()), ..testkit::smb::user("anna", "a key", 1003) };
     world.server.set_users([key_of]);
-    assert!(!world.server.knows(&anna.identity));
+    assert!(!world.server.is_current_user(&anna.identity));
     world.server.set_users([]);
-    assert!(!world.server.knows(&anna.identity));
+    assert!(!world.server.is_current_user(&anna.identity));
 }

@@ -34,8 +34,8 @@ impl Journal for Flaky {
         self.journal.append(record)
     }
 
-    fn commit(&self, place: JournalPosition) -> volume::Result<()> {
-        if self.fails.load(Ordering::Relaxed) { Err(Failure::NoSpace) } else { self.journal.commit(place) }
+    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
+        if self.fails.load(Ordering::Relaxed) { Err(Failure::NoSpace) } else { self.journal.commit(position) }
     }
 
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {

@@ -321,10 +321,10 @@ fn a_lock_outside_the_places_or_the_dialects_is_taken_each_time() {
     let world = SmbTestServer::in_memory();
     let mut client = world.client();
     let file = client.open("file");
-    for place in places {
-        assert_eq!(locked(&mut client, file, place, true), NtStatus::SUCCESS);
-        assert_eq!(locked(&mut client, file, place, true), NtStatus::LOCK_NOT_GRANTED);
-        assert_eq!(locked(&mut client, file, place, false), NtStatus::SUCCESS);
+    for range in places {
+        assert_eq!(locked(&mut client, file, range, true), NtStatus::SUCCESS);
+        assert_eq!(locked(&mut client, file, range, true), NtStatus::LOCK_NOT_GRANTED);
+        assert_eq!(locked(&mut client, file, range, false), NtStatus::SUCCESS);
     }
     let alone = Dial { announces_multichannel: false, ..Dial::elsewhere() };
     for dial in [Dial::with(Dialect::Smb202), Dial::with(Dialect::Smb210), alone] {

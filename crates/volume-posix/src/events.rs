@@ -208,7 +208,7 @@ impl Events {
             }
             return halves.end(sink);
         }
-        let Some((fid, name)) = event.place else { return };
+        let Some((fid, name)) = event.parent_and_name else { return };
         let Some(directory) = self.watched(&fid) else { return };
         let is_directory = name.is_none() || is_on_directory;
         for (bit, change) in CHANGES {

@@ -173,12 +173,12 @@ impl Journal for PosixJournal {
         Ok(JournalPosition(state.appended))
     }
 
-    fn commit(&self, place: JournalPosition) -> Result<()> {
+    fn commit(&self, position: JournalPosition) -> Result<()> {
         let mut state = self.state.lock();
         loop {
             state.check()?;
             let Some(file) = &state.file else { return Ok(()) };
-            if state.committed.is_some_and(|committed| committed >= place.0) {
+            if state.committed.is_some_and(|committed| committed >= position.0) {
                 return Ok(());
             }
             if state.is_syncing {
@@ -299,11 +299,11 @@ mod tests {
     fn filled(path: &Path, records: &[Vec<u8>]) -> PosixJournal {
         let (journal, found) = PosixJournal::open(path).expect("an empty journal");
         assert_eq!(found, RecoveredJournal::default());
-        let mut place = JournalPosition::default();
+        let mut position = JournalPosition::default();
         for record in records {
-            place = journal.append(record).expect("room on the disk");
+            position = journal.append(record).expect("room on the disk");
         }
-        journal.commit(place).expect("a disk that works");
+        journal.commit(position).expect("a disk that works");
         journal
     }
 
@@ -333,8 +333,8 @@ mod tests {
         assert_eq!((found, journal.size()), (RecoveredJournal::default(), 0));
         journal.commit(JournalPosition::default()).expect("there is nothing to commit");
         assert!(!path.exists());
-        let place = journal.append(b"first").expect("room on the disk");
-        journal.commit(place).expect("a disk that works");
+        let position = journal.append(b"first").expect("room on the disk");
+        journal.commit(position).expect("a disk that works");
         drop(journal);
         let about = || fs::metadata(&path).map(|about| (about.ino(), about.mtime(), about.mtime_nsec()));
         let before = about().expect("the file");
@@ -493,8 +493,8 @@ mod tests {
         let path = directory.path().join("journal");
         let journal = filled(&path, &records(6));
         journal.replace(&mut records(2).into_iter()).expect("room on the disk");
-        let place = journal.append(b"later").expect("room on the disk");
-        journal.commit(place).expect("a disk that works");
+        let position = journal.append(b"later").expect("room on the disk");
+        journal.commit(position).expect("a disk that works");
         let mut expected = records(2);
         expected.push(b"later".to_vec());
         drop(journal);
@@ -541,8 +541,8 @@ mod tests {
                 let journal = &journal;
                 scope.spawn(move || {
                     for count in 0..20u8 {
-                        let place = journal.append(&[thread, count]).expect("room on the disk");
-                        journal.commit(place).expect("a disk that works");
+                        let position = journal.append(&[thread, count]).expect("room on the disk");
+                        journal.commit(position).expect("a disk that works");
                     }
                 });
             }

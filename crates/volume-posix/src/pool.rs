@@ -441,8 +441,8 @@ mod tests {
 
     #[test]
     fn files_that_are_gone_do_not_stay_in_the_pool() {
-        let place = tempfile::tempdir().unwrap();
-        let volume = crate::PosixVolume::open(place.path(), &place.path().join("beside")).unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
+        let volume = crate::PosixVolume::open(temp_dir.path(), &temp_dir.path().join("beside")).unwrap();
         let mut pool = Pool::default();
         let kept = file(&volume.shared.root);
         pool.enter(&kept);
@@ -455,8 +455,8 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_for_files_that_are_gone() {
-        let place = tempfile::tempdir().unwrap();
-        let volume = crate::PosixVolume::open(place.path(), &place.path().join("beside")).unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
+        let volume = crate::PosixVolume::open(temp_dir.path(), &temp_dir.path().join("beside")).unwrap();
         let mut pool = Pool::default();
         let kept = file(&volume.shared.root);
         pool.enter(&kept);

@@ -130,10 +130,10 @@ fn clones(root: BorrowedFd<'_>) -> Result<bool> {
 /// Whether the block device with this number, or the disk that it is a partition of, accepts discards. A
 /// file system that is not on one block device has no such device.
 fn discards(device: u64) -> bool {
-    let place = format!("/sys/dev/block/{}:{}", device >> 32, device & 0xffff_ffff);
+    let path = format!("/sys/dev/block/{}:{}", device >> 32, device & 0xffff_ffff);
     let told = ["queue", "../queue"]
         .iter()
-        .find_map(|queue| std::fs::read_to_string(format!("{place}/{queue}/discard_max_bytes")).ok());
+        .find_map(|queue| std::fs::read_to_string(format!("{path}/{queue}/discard_max_bytes")).ok());
     told.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|most| most > 0)
 }
 

@@ -353,13 +353,13 @@ impl SidecarStore {
     /// whose file on the file system of `root` is gone; `here` is the identity of that file system.
     /// Returns how many were removed. Without the privilege to open files by handle none is removed.
     pub(crate) fn collect(&self, root: BorrowedFd<'_>, here: u64, at_most: usize) -> Result<usize> {
-        let mut place = self.collected.lock();
-        let from = place.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut position = self.collected.lock();
+        let from = position.map_or(Bound::Unbounded, Bound::Excluded);
         let keys: Vec<FolderKey> =
             self.index.read().range((from, Bound::Unbounded)).take(at_most).copied().collect();
         // Starts again when the end was reached.
-        *place = if keys.len() < at_most { None } else { keys.last().copied() };
-        drop(place);
+        *position = if keys.len() < at_most { None } else { keys.last().copied() };
+        drop(position);
         let mut removed = 0;
         for key in keys.iter().filter(|key| key.file_system == here) {
             let text = match self.folder(key).and_then(|folder| read_sealed(key, folder.as_fd(), HANDLE)) {
@@ -578,18 +578,18 @@ mod tests {
 
     #[test]
     fn the_store_and_what_leads_to_it_are_open_to_their_owner_only() {
-        let place = tempfile::tempdir().unwrap();
-        drop(SidecarStore::open(&place.path().join("a/b/store")).unwrap());
+        let temp_dir = tempfile::tempdir().unwrap();
+        drop(SidecarStore::open(&temp_dir.path().join("a/b/store")).unwrap());
         for made in ["a", "a/b", "a/b/store"] {
-            let mode = std::fs::metadata(place.path().join(made)).unwrap().permissions().mode();
+            let mode = std::fs::metadata(temp_dir.path().join(made)).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700, "{made}");
         }
     }
 
     #[test]
     fn a_folder_whose_handle_cannot_be_written_is_made_anew() {
-        let place = tempfile::tempdir().unwrap();
-        let (files, store) = (place.path().join("files"), place.path().join("store"));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let (files, store) = (temp_dir.path().join("files"), temp_dir.path().join("store"));
         std::fs::create_dir(&files).unwrap();
         let volume = crate::PosixVolume::open(&files, &store).unwrap();
         let (node, sidecar) = (&volume.root, &volume.shared.sidecar);
@@ -619,8 +619,8 @@ mod tests {
 
     #[test]
     fn damage_is_never_taken_for_what_was_written() {
-        let place = tempfile::tempdir().unwrap();
-        let (files, store) = (place.path().join("files"), place.path().join("store"));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let (files, store) = (temp_dir.path().join("files"), temp_dir.path().join("store"));
         std::fs::create_dir(&files).unwrap();
         let volume = crate::PosixVolume::open(&files, &store).unwrap();
         let (node, sidecar) = (&volume.root, &volume.shared.sidecar);
@@ -652,8 +652,8 @@ mod tests {
 
     #[test]
     fn a_note_of_an_earlier_version_is_read_and_goes_with_the_next() {
-        let place = tempfile::tempdir().unwrap();
-        let (files, store) = (place.path().join("files"), place.path().join("store"));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let (files, store) = (temp_dir.path().join("files"), temp_dir.path().join("store"));
         std::fs::create_dir(&files).unwrap();
         let volume = crate::PosixVolume::open(&files, &store).unwrap();
         let (node, sidecar) = (&volume.root, &volume.shared.sidecar);

@@ -210,7 +210,7 @@ pub(crate) fn extents(fd: BorrowedFd<'_>, from: u64) -> Result<Extents> {
     let extents = told.map(|extent| Extent {
         at: extent.logical,
         len: extent.length,
-        place: (extent.flags & NO_PLACE == 0).then_some(extent.physical),
+        physical: (extent.flags & NO_PLACE == 0).then_some(extent.physical),
     });
     Ok(Extents { extents: extents.collect(), is_end })
 }

@@ -280,7 +280,7 @@ impl NodeTable {
         search::at_its_place(self, key, open)
     }
 
-    fn place(&self, inode: u64) -> Result<Option<NodeLocation>> {
+    fn location(&self, inode: u64) -> Result<Option<NodeLocation>> {
         let records = self.records.read();
         let (Some(entry), Some(file)) = (records.index.get(&inode), &records.file) else {
             return Ok(None);
@@ -533,23 +533,23 @@ fn read_place(file: &File, offset: u64, inode: u64) -> io::Result<Option<NodeLoc
     let len = read_some(file, offset, &mut buffer)?;
     let Some((_, record)) = whole_record(&buffer[..len]) else { return Ok(None) };
     let mut cursor = Cursor::new(record);
-    let place = (|| {
+    let location = (|| {
         let (kind, own) = (cursor.u8().ok()?, u64::from_le_bytes(cursor.array().ok()?));
         let born = born_of(&mut cursor)?;
         let parent = u64::from_le_bytes(cursor.array().ok()?);
         let name = Name::new(cursor.rest()).ok()?;
         (kind == PUT && own == inode).then_some(NodeLocation { born, parent, name })
     })();
-    Ok(place)
+    Ok(location)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn table(place: &Path) -> NodeTable {
-        let root = std::fs::File::open(place).unwrap();
-        NodeTable::open(place, root.into(), NodeId { device: 1, inode: 2 })
+    fn table(path: &Path) -> NodeTable {
+        let root = std::fs::File::open(path).unwrap();
+        NodeTable::open(path, root.into(), NodeId { device: 1, inode: 2 })
     }
 
     fn key(inode: u64) -> NodeKey {
@@ -562,19 +562,22 @@ mod tests {
 
     #[test]
     fn the_last_record_of_a_node_counts_also_in_a_new_process() {
-        let place = tempfile::tempdir().unwrap();
-        let first = table(place.path());
-        assert!(!place.path().join("nodes").exists());
+        let temp_dir = tempfile::tempdir().unwrap();
+        let first = table(temp_dir.path());
+        assert!(!temp_dir.path().join("nodes").exists());
         first.put(key(10), 2, &name("a"));
         first.put(key(11), 10, &name(&"b".repeat(255)));
         first.put(key(10), 2, &name("c"));
         first.put(key(12), 2, &name("d"));
         first.gone(key(12));
-        for table in [first, table(place.path())] {
-            assert_eq!(table.place(10).unwrap().unwrap().name, name("c"));
-            let place = table.place(11).unwrap().unwrap();
-            assert_eq!((place.parent, place.born, place.name.as_bytes().len()), (10, key(11).born, 255));
-            assert!(table.place(12).unwrap().is_none() && !table.knows(key(12)));
+        for table in [first, table(temp_dir.path())] {
+            assert_eq!(table.location(10).unwrap().unwrap().name, name("c"));
+            let location = table.location(11).unwrap().unwrap();
+            assert_eq!(
+                (location.parent, location.born, location.name.as_bytes().len()),
+                (10, key(11).born, 255)
+            );
+            assert!(table.location(12).unwrap().is_none() && !table.knows(key(12)));
             assert!(!table.knows(NodeKey { born: Time::default(), ..key(10) }));
             assert!(!table.records.read().is_in_doubt);
         }
@@ -582,15 +585,15 @@ mod tests {
 
     #[test]
     fn more_nodes_than_are_kept_leave_a_doubt_and_no_more_memory() {
-        let place = tempfile::tempdir().unwrap();
-        let first = table(place.path());
+        let temp_dir = tempfile::tempdir().unwrap();
+        let first = table(temp_dir.path());
         for inode in 0..MAX_NODES as u64 + 100 {
             first.put(key(inode), 2, &name("a"));
         }
         for inode in 0..MAX_NODES as u64 {
             first.gone(key(inode + 1_000_000));
         }
-        for table in [first, table(place.path())] {
+        for table in [first, table(temp_dir.path())] {
             let records = table.records.read();
             assert!(records.index.len() <= MAX_NODES && records.gone.len() <= MAX_GONE);
             assert!(records.is_in_doubt);
@@ -599,33 +602,33 @@ mod tests {
 
     #[test]
     fn a_file_that_says_the_same_again_and_again_is_written_anew() {
-        let place = tempfile::tempdir().unwrap();
-        let first = table(place.path());
+        let temp_dir = tempfile::tempdir().unwrap();
+        let first = table(temp_dir.path());
         for round in 0..MANY_DEAD * 3 {
             first.put(key(round % 3), 2, &name(&format!("{round}")));
         }
-        let long = std::fs::metadata(place.path().join("nodes")).unwrap().len();
+        let long = std::fs::metadata(temp_dir.path().join("nodes")).unwrap().len();
         first.rewrite_if_long();
-        let short = std::fs::metadata(place.path().join("nodes")).unwrap().len();
+        let short = std::fs::metadata(temp_dir.path().join("nodes")).unwrap().len();
         assert!(short < 1000 && long > 1_000_000, "{long} {short}");
         first.put(key(7), 2, &name("after"));
-        for table in [first, table(place.path())] {
-            assert_eq!(table.place(2).unwrap().unwrap().name, name(&format!("{}", MANY_DEAD * 3 - 1)));
-            assert_eq!(table.place(7).unwrap().unwrap().name, name("after"));
+        for table in [first, table(temp_dir.path())] {
+            assert_eq!(table.location(2).unwrap().unwrap().name, name(&format!("{}", MANY_DEAD * 3 - 1)));
+            assert_eq!(table.location(7).unwrap().unwrap().name, name("after"));
             assert!(!table.records.read().is_in_doubt);
         }
     }
 
     #[test]
     fn any_damage_is_read_without_harm_and_leaves_a_doubt() {
-        let place = tempfile::tempdir().unwrap();
-        let first = table(place.path());
+        let temp_dir = tempfile::tempdir().unwrap();
+        let first = table(temp_dir.path());
         for inode in 3..9 {
             first.put(key(inode), 2, &name("some name"));
         }
         drop(first);
-        assert!(!table(place.path()).records.read().is_in_doubt);
-        let path = place.path().join("nodes");
+        assert!(!table(temp_dir.path()).records.read().is_in_doubt);
+        let path = temp_dir.path().join("nodes");
         let whole = std::fs::read(&path).unwrap();
         for at in 0..whole.len() {
             let mut changed = whole.clone();
@@ -633,7 +636,7 @@ mod tests {
             for bytes in [&changed[..], &whole[..at]] {
                 std::fs::write(&path, bytes).unwrap();
                 // A table that was in doubt once stays in doubt.
-                for table in [table(place.path()), table(place.path())] {
+                for table in [table(temp_dir.path()), table(temp_dir.path())] {
                     // A node that is no longer known is in doubt, and nothing wrong is known.
                     let records = table.records.read();
                     assert!(records.is_in_doubt, "{at}");
@@ -648,18 +651,18 @@ mod tests {
 
     #[test]
     fn the_form_before_is_read_and_gets_an_end() {
-        let place = tempfile::tempdir().unwrap();
-        let first = table(place.path());
+        let temp_dir = tempfile::tempdir().unwrap();
+        let first = table(temp_dir.path());
         first.put(key(10), 2, &name("a"));
         drop(first);
-        let path = place.path().join("nodes");
+        let path = temp_dir.path().join("nodes");
         let mut bytes = std::fs::read(&path).unwrap();
         bytes[..EARLIER.len()].copy_from_slice(EARLIER);
         bytes[HEAD - 1] = 0;
         bytes.truncate(bytes.len() - PREFIX);
         std::fs::write(&path, &bytes).unwrap();
         for _ in 0..2 {
-            let table = table(place.path());
+            let table = table(temp_dir.path());
             assert!(table.knows(key(10)) && !table.records.read().is_in_doubt);
             assert!(std::fs::read(&path).unwrap().starts_with(MAGIC));
         }

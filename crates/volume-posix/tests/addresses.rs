@@ -44,12 +44,12 @@ mod here {
 
     #[test]
     fn what_a_new_process_is_asked_for_is_found() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let [d, e, f] = tree(&volume);
         let root = volume.root().unwrap().address().unwrap();
         // As after a kill: nothing is dropped in order.
         std::mem::forget(volume);
-        let volume = open(&place);
+        let volume = open(&temp_dir);
         assert!(leads_to(&volume, &f, b"content"));
         for (address, kind) in
             [(&root, NodeKind::Directory), (&d, NodeKind::Directory), (&e, NodeKind::Directory)]
@@ -57,33 +57,33 @@ mod here {
             let node = volume.find(address).unwrap();
             assert_eq!((node.kind(), node.address().as_ref()), (kind, Ok(address)));
         }
-        assert_eq!(volume.find(&e).unwrap().place().unwrap().unwrap().1, name("e"));
+        assert_eq!(volume.find(&e).unwrap().parent_and_name().unwrap().unwrap().1, name("e"));
     }
 
     #[test]
     fn names_that_clients_move_are_followed() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let [_, e, f] = tree(&volume);
         let root = volume.root().unwrap();
         let d = found(&volume, "d").unwrap();
         d.rename(&name("e"), &*root, &name("other"), false, None).unwrap();
         let moved = found(&volume, "other").unwrap();
         moved.rename(&name("f"), &*d, &name("g"), false, None).unwrap();
-        for volume in [&volume, &open(&place)] {
+        for volume in [&volume, &open(&temp_dir)] {
             // At once, without a search.
             assert_eq!(volume.find(&f).unwrap().kind(), NodeKind::File);
-            assert_eq!(volume.find(&e).unwrap().place().unwrap().unwrap().1, name("other"));
+            assert_eq!(volume.find(&e).unwrap().parent_and_name().unwrap().unwrap().1, name("other"));
             assert!(leads_to(volume, &f, b"content"));
         }
     }
 
     #[test]
     fn where_a_directory_stands_is_found_while_the_host_moves_it() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         tree(&volume);
         let e = found(&volume, "d").unwrap().lookup(&name("e"), OpenHow::Read).unwrap();
-        std::fs::create_dir(files(&place).join("x")).unwrap();
-        let paths = ["d/e", "x/other"].map(|path| files(&place).join(path));
+        std::fs::create_dir(files(&temp_dir).join("x")).unwrap();
+        let paths = ["d/e", "x/other"].map(|path| files(&temp_dir).join(path));
         let turn = std::sync::Barrier::new(2);
         let mut lost = 0;
         std::thread::scope(|scope| {
@@ -95,7 +95,7 @@ mod here {
             });
             for _ in 0..MOVES {
                 turn.wait();
-                lost += usize::from(e.place().is_err());
+                lost += usize::from(e.parent_and_name().is_err());
             }
         });
         assert_eq!(lost, 0);
@@ -103,23 +103,23 @@ mod here {
 
     #[test]
     fn who_may_not_see_where_a_directory_stands_is_not_told_that_it_is_gone() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         tree(&volume);
         let e = found(&volume, "d").unwrap().lookup(&name("e"), OpenHow::Read).unwrap();
-        let d = files(&place).join("d");
+        let d = files(&temp_dir).join("d");
         let set = |mode| std::fs::set_permissions(&d, Permissions::from_mode(mode)).unwrap();
         set(0o000);
-        let told = e.place().map(|place| place.map(|(_, name)| name));
+        let told = e.parent_and_name().map(|found| found.map(|(_, name)| name));
         set(0o755);
         let expected = if is_root() { Ok(Some(name("e"))) } else { Err(Failure::Denied) };
         assert_eq!(told, expected);
         std::fs::remove_dir_all(&d).unwrap();
-        assert_eq!(e.place().err(), Some(Failure::Stale));
+        assert_eq!(e.parent_and_name().err(), Some(Failure::Stale));
     }
 
     #[test]
     fn names_that_the_host_moves_are_found() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let [d, e, f] = tree(&volume);
         for (script, content) in [
             ("mv d/e/f d/e/g", b"content"),
@@ -129,8 +129,8 @@ mod here {
             ("mv d z", b"content"),
             ("mv z/e .; mv e/f/y/f z/e", b"content"),
         ] {
-            others(&files(&place), script);
-            for volume in [&volume, &open(&place)] {
+            others(&files(&temp_dir), script);
+            for volume in [&volume, &open(&temp_dir)] {
                 assert!(leads_to(volume, &f, content), "{script}");
                 assert!(find(volume, &d).is_ok() && find(volume, &e).is_ok(), "{script}");
             }
@@ -139,7 +139,7 @@ mod here {
 
     #[test]
     fn what_is_gone_is_stale_and_nothing_else_has_its_address() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let [d, e, f] = tree(&volume);
         let (g, h) = (file(&volume, "g"), file(&volume, "h"));
         let [g, h] = [g, h].map(|node| node.address().unwrap());
@@ -147,8 +147,8 @@ mod here {
         volume.root().unwrap().remove(&name("g"), false, None).unwrap();
         volume.root().unwrap().create_file(&name("i"), 0o644, None).unwrap();
         volume.root().unwrap().rename(&name("i"), &*volume.root().unwrap(), &name("h"), true, None).unwrap();
-        others(&files(&place), "rm -r d; mkdir -p d/e; echo no >d/e/f; echo no >g");
-        for volume in [&volume, &open(&place)] {
+        others(&files(&temp_dir), "rm -r d; mkdir -p d/e; echo no >d/e/f; echo no >g");
+        for volume in [&volume, &open(&temp_dir)] {
             for (number, address) in [&d, &e, &f, &g, &h].into_iter().enumerate() {
                 assert_eq!(find(volume, address).err(), Some(Failure::Stale), "{number}");
                 assert_eq!(volume.find(address).err(), Some(Failure::Stale), "{number}");
@@ -158,7 +158,7 @@ mod here {
 
     #[test]
     fn a_file_lives_as_long_as_any_of_its_names() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let root = volume.root().unwrap();
         let f = file(&volume, "f");
         f.write(0, b"content").unwrap();
@@ -167,12 +167,12 @@ mod here {
             root.add_name(&name(text), &*f, None).unwrap();
             let last = if text == "g" { "f" } else { "g" };
             if is_by_host {
-                others(&files(&place), &format!("rm {last}"));
+                others(&files(&temp_dir), &format!("rm {last}"));
             } else {
                 root.remove(&name(last), false, None).unwrap();
             }
             assert!(leads_to(&volume, &address, b"content"));
-            assert!(leads_to(&open(&place), &address, b"content"));
+            assert!(leads_to(&open(&temp_dir), &address, b"content"));
         }
         root.remove(&name("h"), false, None).unwrap();
         assert_eq!(find(&volume, &address).err(), Some(Failure::Stale));
@@ -196,7 +196,7 @@ mod here {
 
     #[test]
     fn deep_and_odd_names_are_found() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let odd = ["a (deleted)", "a\nb", "\u{e4}\u{1f600}", "\\x41", " ", "..."];
         let mut at = volume.root().unwrap();
         let mut addresses = Vec::new();
@@ -210,7 +210,7 @@ mod here {
         f.write(0, b"content").unwrap();
         let address = f.address().unwrap();
         drop((at, f));
-        let volume = open(&place);
+        let volume = open(&temp_dir);
         assert!(leads_to(&volume, &address, b"content"));
         for (long, address) in addresses {
             let node = find(&volume, &address).unwrap();
@@ -229,9 +229,9 @@ mod by_table {
         if is_root() {
             return skipped("by handle the host opens what is outside, and the engine asks where it stands");
         }
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let [d, e, f] = super::here::tree(&volume);
-        let root = files(&place);
+        let root = files(&temp_dir);
         others(&root, "mv d ../out; ln -s ../out d");
         for address in [&d, &e, &f] {
             assert_eq!(find(&volume, address).err(), Some(Failure::Stale));
@@ -243,20 +243,20 @@ mod by_table {
         if is_root() {
             return skipped("the host opens files by handle");
         }
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let (f, g) = (file(&volume, "f"), file(&volume, "g"));
         f.write(0, b"content").unwrap();
         let [f, g] = [f, g].map(|node| node.address().unwrap());
         // 20,000 names in 100 directories.
         for directory in 0..100 {
-            let directory = files(&place).join(format!("{directory}"));
+            let directory = files(&temp_dir).join(format!("{directory}"));
             std::fs::create_dir_all(directory.join("x")).unwrap();
             std::os::unix::fs::symlink("nowhere", directory.join("l")).unwrap();
             for number in 0..200 {
                 std::fs::File::create(directory.join(format!("{number}"))).unwrap();
             }
         }
-        others(&files(&place), "mkdir z; mv f z/f; rm g");
+        others(&files(&temp_dir), "mkdir z; mv f z/f; rm g");
         let mut steps = (0..MOST_STEPS).take_while(|_| volume.find(&f).err() == Some(Failure::Busy)).count();
         assert!((0..10).contains(&steps), "{steps}");
         assert!(leads_to(&volume, &f, b"content"));
@@ -270,15 +270,15 @@ mod by_table {
         if is_root() {
             return skipped("the host opens files by handle");
         }
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let d = volume.root().unwrap().create_directory(&name("d"), 0o755, None).unwrap();
         let f = d.create_file(&name("f"), 0o644, None).unwrap();
         f.write(0, b"content").unwrap();
         let g = d.create_file(&name("g"), 0o644, None).unwrap();
         let [f, g] = [f, g].map(|node| node.address().unwrap());
         drop(volume);
-        others(&files(&place), "rm d/g");
-        let table = place.path().join("beside/nodes");
+        others(&files(&temp_dir), "rm d/g");
+        let table = temp_dir.path().join("beside/nodes");
         let whole = std::fs::read(&table).unwrap();
         for number in 0..5 {
             let mut bytes = whole.clone();
@@ -295,7 +295,7 @@ mod by_table {
             }
             std::fs::write(&table, bytes).unwrap();
             for _ in 0..2 {
-                let volume = open(&place);
+                let volume = open(&temp_dir);
                 assert!(leads_to(&volume, &f, b"content"), "{number}");
                 assert_eq!(find(&volume, &g).err(), Some(Failure::Stale), "{number}");
                 // A lookup makes them known again.
@@ -309,10 +309,10 @@ mod by_table {
         if is_root() {
             return skipped("the host opens files by handle");
         }
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let addresses: Vec<_> =
             (0..20).map(|number| file(&volume, &format!("{number}")).address().unwrap()).collect();
-        others(&files(&place), "mkdir d; mv 1 3 5 7 9 d; rm 2 4 6 8 10");
+        others(&files(&temp_dir), "mkdir d; mv 1 3 5 7 9 d; rm 2 4 6 8 10");
         for _ in 0..4 {
             // These files have no sidecar data, so the result is about the table.
             let _ = volume.collect_orphans(7);

@@ -39,7 +39,7 @@ mod here {
 
     #[test]
     fn names_data_and_attributes_that_others_change_are_told() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         if !tells(&volume) {
             return;
         }
@@ -65,7 +65,7 @@ mod here {
             // In a directory that is not watched.
             ("echo > d/inside; rm d/inside", vec![]),
         ] {
-            others(&files(&place), script);
+            others(&files(&temp_dir), script);
             let mut seen = taken(&volume);
             // A further name is a change of the file's attributes too.
             seen.retain(|e| {
@@ -75,22 +75,22 @@ mod here {
             assert_eq!(seen, expected, "{script}");
         }
         volume.watch(&*d).unwrap();
-        others(&files(&place), "echo > d/inside");
+        others(&files(&temp_dir), "echo > d/inside");
         assert!(volume.wait_events(Duration::from_secs(20)));
         let seen = taken(&volume);
         assert_eq!(seen[0], changed(d.id(), "inside", false, HostChange::Created));
         assert!(
             seen.iter().all(|e| matches!(e, HostEvent::Changed { directory, .. } if *directory == d.id()))
         );
-        others(&files(&place), "mv older d/moved");
+        others(&files(&temp_dir), "mv older d/moved");
         assert_eq!(taken(&volume), [renamed((id, "older"), (d.id(), "moved"), false)]);
-        others(&files(&place), "chmod 700 .");
+        others(&files(&temp_dir), "chmod 700 .");
         assert_eq!(taken(&volume), [changed(id, "", true, HostChange::Attributes)]);
     }
 
     #[test]
     fn our_own_changes_are_not_told() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         if !tells(&volume) {
             return;
         }
@@ -102,14 +102,14 @@ mod here {
         root.rename(&name("f"), &*root, &name("g"), false, None).unwrap();
         std::thread::spawn(move || f.set_size(0).unwrap()).join().unwrap();
         assert_eq!(taken(&volume), []);
-        others(&files(&place), "rm g");
+        others(&files(&temp_dir), "rm g");
         let seen = taken(&volume);
         assert_eq!(seen.last(), Some(&changed(root.id(), "g", false, HostChange::Removed)));
     }
 
     #[test]
     fn watches_are_counted() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         if !tells(&volume) {
             return;
         }
@@ -117,20 +117,20 @@ mod here {
         volume.watch(&*root).unwrap();
         volume.watch(&*root).unwrap();
         volume.unwatch(root.id());
-        others(&files(&place), "echo > a");
+        others(&files(&temp_dir), "echo > a");
         assert!(!taken(&volume).is_empty());
         volume.unwatch(root.id());
-        others(&files(&place), "echo > b");
+        others(&files(&temp_dir), "echo > b");
         assert_eq!(taken(&volume), []);
         volume.unwatch(root.id());
         volume.watch(&*root).unwrap();
-        others(&files(&place), "rm b");
+        others(&files(&temp_dir), "rm b");
         assert_eq!(taken(&volume), [changed(root.id(), "b", false, HostChange::Removed)]);
     }
 
     #[test]
     fn an_overflow_is_told() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         if !tells(&volume) {
             return;
         }
@@ -142,23 +142,23 @@ mod here {
         }
         let root = volume.root().unwrap();
         volume.watch(&*root).unwrap();
-        others(&files(&place), &format!("seq {} | xargs touch", limit + 100));
+        others(&files(&temp_dir), &format!("seq {} | xargs touch", limit + 100));
         let seen = taken(&volume);
         assert_eq!(seen.iter().filter(|e| **e == HostEvent::Overflow).count(), 1);
-        others(&files(&place), "rm 1");
+        others(&files(&temp_dir), "rm 1");
         assert_eq!(taken(&volume), [changed(root.id(), "1", false, HostChange::Removed)]);
     }
 
     #[test]
     fn several_threads_may_take() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         if !tells(&volume) {
             return;
         }
         let root = volume.root().unwrap();
         volume.watch(&*root).unwrap();
         let count = std::sync::atomic::AtomicUsize::new(0);
-        others(&files(&place), "seq 1000 | xargs mkdir");
+        others(&files(&temp_dir), "seq 1000 | xargs mkdir");
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {

@@ -12,7 +12,7 @@ const LIMIT: u64 = 400;
 fn an_eighth_stays_for_others_and_nothing_is_made_that_cannot_be_opened() {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(LIMIT), maximum }).unwrap();
-    let (volume, place) = common::fresh();
+    let (volume, temp_dir) = common::fresh();
     // A file without a name cannot be closed and opened again.
     let nameless = common::file(&volume, "nameless");
     let found = common::file(&volume, "f");
@@ -39,7 +39,7 @@ fn an_eighth_stays_for_others_and_nothing_is_made_that_cannot_be_opened() {
         volume.find(&found.address().unwrap()),
     ];
     assert_eq!(made.map(|node| node.err()), [Some(Failure::Exhausted); 9]);
-    assert!(std::fs::symlink_metadata(common::files(&place).join("new")).is_err());
+    assert!(std::fs::symlink_metadata(common::files(&temp_dir).join("new")).is_err());
     let others: Vec<_> = (0..LIMIT / 8).map(|_| std::fs::File::open("/dev/null")).collect();
     assert!(others.iter().all(Result::is_ok));
     assert!(std::fs::File::open("/dev/null").is_err(), "no more are kept back");

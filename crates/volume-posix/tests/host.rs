@@ -14,12 +14,12 @@ mod here {
 
     #[test]
     fn links_out_of_the_directory_are_not_followed_while_others_swap_them_in() {
-        let (volume, place) = fresh();
-        let outside = place.path().join("outside");
+        let (volume, temp_dir) = fresh();
+        let outside = temp_dir.path().join("outside");
         std::fs::create_dir_all(outside.join("d")).unwrap();
         std::fs::write(outside.join("secret"), "secret").unwrap();
         std::fs::write(outside.join("d/secret"), "secret").unwrap();
-        let inside = files(&place);
+        let inside = files(&temp_dir);
         let is_done = Arc::new(AtomicBool::new(false));
         let swaps = Arc::new(AtomicUsize::new(0));
         let swapping = {
@@ -71,8 +71,8 @@ mod here {
         for bytes in [&b".."[..], b".", b"", b"a/b", b"/", b"../x", b"a\0"] {
             assert!(Name::new(bytes).is_err(), "{bytes:?}");
         }
-        let (volume, place) = fresh();
-        std::fs::write(place.path().join("above"), "x").unwrap();
+        let (volume, temp_dir) = fresh();
+        std::fs::write(temp_dir.path().join("above"), "x").unwrap();
         // These texts look like a path upwards elsewhere. Here they are plain names.
         for text in ["..\\above", "%2e%2e", "...", ".. "] {
             assert_eq!(found(&volume, text).err(), Some(Failure::NotFound), "{text}");
@@ -81,9 +81,9 @@ mod here {
 
     #[test]
     fn pipes_and_sockets_are_seen_but_never_opened() {
-        let (volume, place) = fresh();
-        others(&files(&place), "mkfifo pipe");
-        let _socket = std::os::unix::net::UnixListener::bind(files(&place).join("socket")).unwrap();
+        let (volume, temp_dir) = fresh();
+        others(&files(&temp_dir), "mkfifo pipe");
+        let _socket = std::os::unix::net::UnixListener::bind(files(&temp_dir).join("socket")).unwrap();
         for (text, kind) in [("pipe", NodeKind::Pipe), ("socket", NodeKind::Socket)] {
             for how in [OpenHow::Attributes, OpenHow::Read, OpenHow::ReadWrite] {
                 let node = volume.root().unwrap().lookup(&name(text), how).unwrap();
@@ -97,53 +97,53 @@ mod here {
                 assert_eq!(again.note(Note::Attributes).unwrap().as_deref(), Some(&b"kept"[..]));
             }
         }
-        assert!(std::fs::metadata(files(&place).join("pipe")).unwrap().file_type().is_fifo());
+        assert!(std::fs::metadata(files(&temp_dir).join("pipe")).unwrap().file_type().is_fifo());
     }
 
     #[test]
     fn a_directory_that_vanished_is_said_to_be_gone() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let root = volume.root().unwrap();
-        std::fs::remove_dir(files(&place)).unwrap();
+        std::fs::remove_dir(files(&temp_dir)).unwrap();
         assert_eq!(volume.root().err(), Some(Failure::Stale));
         assert_eq!(root.create_file(&name("x"), 0o600, None).err(), Some(Failure::Stale));
         // Another directory of the same name is another directory.
-        std::fs::create_dir(files(&place)).unwrap();
+        std::fs::create_dir(files(&temp_dir)).unwrap();
         assert_eq!(volume.root().err(), Some(Failure::Stale));
-        assert!(open(&place).root().is_ok());
+        assert!(open(&temp_dir).root().is_ok());
     }
 
     #[test]
     fn what_cannot_be_served_is_said_plainly() {
-        let place = tempfile::tempdir().unwrap();
-        let (missing, plain) = (place.path().join("missing"), place.path().join("plain"));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let (missing, plain) = (temp_dir.path().join("missing"), temp_dir.path().join("plain"));
         std::fs::write(&plain, "").unwrap();
-        let beside = place.path().join("beside");
+        let beside = temp_dir.path().join("beside");
         let wrong = PosixVolume::open(&missing, &beside).unwrap_err();
         assert_eq!(wrong, OpenError::Directory { path: missing, why: Failure::NotFound });
         let wrong = PosixVolume::open(&plain, &beside).unwrap_err();
         assert_eq!(wrong, OpenError::NotADirectory(plain.clone()));
-        let wrong = PosixVolume::open(place.path(), &plain.join("below")).unwrap_err();
+        let wrong = PosixVolume::open(temp_dir.path(), &plain.join("below")).unwrap_err();
         assert!(matches!(wrong, OpenError::Sidecar { why: Failure::NotADirectory, .. }), "{wrong}");
     }
 
     #[test]
     fn streams_and_large_notes_are_there_again_after_a_restart() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let f = file(&volume, "f");
         f.open_stream(&name("s"), true, true).unwrap().write(0, b"stream").unwrap();
         f.set_note(Note::Descriptor, Some(&[5; 100_000])).unwrap();
         f.set_note(Note::Attributes, Some(b"small")).unwrap();
         let serial = volume.properties().serial;
         drop((f, volume));
-        let volume = open(&place);
+        let volume = open(&temp_dir);
         let f = found(&volume, "f").unwrap();
         assert_eq!(f.streams().unwrap()[0].size, 6);
         assert_eq!(f.note(Note::Descriptor).unwrap(), Some(vec![5; 100_000]));
         assert_eq!(f.note(Note::Attributes).unwrap().as_deref(), Some(&b"small"[..]));
         assert_eq!(volume.properties().serial, serial);
         volume.root().unwrap().remove(&name("f"), false, None).unwrap();
-        assert_eq!(std::fs::read_dir(place.path().join("beside")).unwrap().count(), 0);
+        assert_eq!(std::fs::read_dir(temp_dir.path().join("beside")).unwrap().count(), 0);
     }
 
     #[test]
@@ -159,8 +159,8 @@ mod here {
 
     #[test]
     fn nothing_stays_beside_when_nothing_is_kept() {
-        let (volume, place) = fresh();
-        let beside = place.path().join("beside");
+        let (volume, temp_dir) = fresh();
+        let beside = temp_dir.path().join("beside");
         let count = || std::fs::read_dir(&beside).unwrap().count();
         let f = file(&volume, "f");
         f.open_stream(&name("s"), true, true).unwrap();
@@ -176,14 +176,14 @@ mod here {
     #[test]
     fn what_lies_beside_never_outgrows_its_room() {
         const BLOCK: u64 = 4096;
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let f = file(&volume, "f");
         let stream = f.open_stream(&name("s"), true, true).unwrap();
         stream.write(0, &vec![1; 3 * BLOCK as usize]).unwrap();
         f.set_note(Note::Reparse, Some(&[1; 70_000])).unwrap();
         drop((stream, f, volume));
         // After a restart: four blocks for the stream, nineteen for the note, ten are left.
-        let volume = open(&place);
+        let volume = open(&temp_dir);
         volume.set_sidecar_quota(33 * BLOCK);
         let f = found(&volume, "f").unwrap();
         let stream = f.open_stream(&name("s"), false, false).unwrap();
@@ -237,7 +237,7 @@ mod here {
 
     #[test]
     fn a_piece_of_a_file_is_handed_out_only_while_it_is_in_memory() {
-        let (volume, place) = fresh();
+        let (volume, temp_dir) = fresh();
         let f = file(&volume, "f");
         f.write(0, &vec![7; 1 << 20]).unwrap();
         f.sync(false).unwrap();
@@ -257,7 +257,7 @@ mod here {
         assert_eq!(rustix::io::pread(range.file.fd(), &mut bytes, range.at), Ok(10));
         assert_eq!(bytes, [7; 10]);
         if volume.properties().file_system != "tmpfs" {
-            let host = std::fs::File::open(files(&place).join("f")).unwrap();
+            let host = std::fs::File::open(files(&temp_dir).join("f")).unwrap();
             rustix::fs::fadvise(&host, 0, None, rustix::fs::Advice::DontNeed).unwrap();
             assert_eq!(seen(0, 1 << 20), None);
             assert!(!range.file.is_cached(range.at, range.len));
@@ -268,8 +268,8 @@ mod here {
 
     #[test]
     fn a_file_made_on_the_host_is_simply_there() {
-        let (volume, place) = fresh();
-        others(&files(&place), "mkdir d; echo hello > d/f; ln d/f g; ln -s f d/l");
+        let (volume, temp_dir) = fresh();
+        others(&files(&temp_dir), "mkdir d; echo hello > d/f; ln d/f g; ln -s f d/l");
         let d = volume.root().unwrap().lookup(&name("d"), OpenHow::Read).unwrap();
         let f = d.lookup(&name("f"), OpenHow::Read).unwrap();
         let mut out = Vec::new();
@@ -309,8 +309,8 @@ sys.stdin.read()
     fn a_file_that_a_program_keeps_for_itself_is_opened_when_it_lets_go() {
         use std::io::Read;
         use std::process::{Command, Stdio};
-        let (volume, place) = fresh();
-        let path = files(&place).join("f");
+        let (volume, temp_dir) = fresh();
+        let path = files(&temp_dir).join("f");
         std::fs::write(&path, "text").unwrap();
         let mut keeper = Command::new("python3");
         keeper.args(["-c", KEEPER]).arg(&path);

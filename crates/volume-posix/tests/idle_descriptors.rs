@@ -32,9 +32,9 @@ fn few() -> Option<MutexGuard<'static, ()>> {
 /// A volume in memory, if the host has a file system in memory: the tests count operations, so the medium
 /// does not matter.
 fn in_memory() -> (PosixVolume, tempfile::TempDir) {
-    let Ok(place) = tempfile::tempdir_in("/dev/shm") else { return common::fresh() };
-    std::fs::create_dir(common::files(&place)).unwrap();
-    (common::open(&place), place)
+    let Ok(temp_dir) = tempfile::tempdir_in("/dev/shm") else { return common::fresh() };
+    std::fs::create_dir(common::files(&temp_dir)).unwrap();
+    (common::open(&temp_dir), temp_dir)
 }
 
 fn name_of(at: usize) -> volume::Name {
@@ -80,7 +80,7 @@ fn open_descriptors() -> usize {
 fn more_files_than_descriptors_are_open_and_each_is_what_it_was() {
     let Some(_alone) = few() else { return };
     let before = IdleFiles::count();
-    let (volume, place) = in_memory();
+    let (volume, temp_dir) = in_memory();
     let open = files(&volume, MANY);
     let root = volume.root().unwrap();
     let reading: Vec<_> = (0..MANY).map(|at| root.lookup(&name_of(at), OpenHow::Read).unwrap()).collect();
@@ -106,7 +106,7 @@ fn more_files_than_descriptors_are_open_and_each_is_what_it_was() {
     // The attributes of the file show a change by a user of the host.
     std::fs::File::options()
         .write(true)
-        .open(common::files(&place).join("f0"))
+        .open(common::files(&temp_dir).join("f0"))
         .unwrap()
         .write_at(b"7", 0)
         .unwrap();
@@ -165,12 +165,12 @@ fn a_file_that_loses_its_name_stays_open_whether_it_is_closed_just_then_or_not()
 #[test]
 fn what_a_program_of_the_host_removes_is_gone_and_another_file_is_never_taken_for_it() {
     let Some(_alone) = few() else { return };
-    let (volume, place) = common::fresh();
+    let (volume, temp_dir) = common::fresh();
     const GONE: usize = 200;
     let open = files(&volume, MANY);
     let others = push_out(&volume);
     for at in MANY - GONE..MANY {
-        let path = common::files(&place).join(format!("f{at}"));
+        let path = common::files(&temp_dir).join(format!("f{at}"));
         std::fs::remove_file(&path).unwrap();
         // Most file systems give its number to the next file.
         std::fs::write(&path, "another").unwrap();

@@ -49,8 +49,8 @@ impl Drop for TestMount {
 }
 
 /// A file that contains a new file system. `None`, and the test is skipped, if it cannot be created.
-fn image(kind: &str, place: &tempfile::TempDir) -> Option<String> {
-    let path = place.path().join(format!("{kind}.image"));
+fn image(kind: &str, temp_dir: &tempfile::TempDir) -> Option<String> {
+    let path = temp_dir.path().join(format!("{kind}.image"));
     std::fs::File::create(&path).unwrap().set_len(if kind == "ext4" { 8 << 20 } else { 320 << 20 }).unwrap();
     let path = path.to_str().unwrap().to_owned();
     if !run(&format!("mkfs.{kind}"), &["-q", &path]) {
@@ -60,10 +60,10 @@ fn image(kind: &str, place: &tempfile::TempDir) -> Option<String> {
     Some(path)
 }
 
-fn place() -> tempfile::TempDir {
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir(files(&place)).unwrap();
-    place
+fn temp_dir() -> tempfile::TempDir {
+    let temp_dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files(&temp_dir)).unwrap();
+    temp_dir
 }
 
 /// The node of a path below the root.
@@ -78,15 +78,15 @@ fn file_system(volume: &PosixVolume, path: &str) -> u64 {
 
 #[test]
 fn a_file_on_another_file_system_is_found_by_its_address_again() {
-    let place = place();
+    let temp_dir = temp_dir();
     for kind in ["ext4", "xfs", "tmpfs", "btrfs"] {
-        let source = if kind == "tmpfs" { Some("none".to_owned()) } else { image(kind, &place) };
+        let source = if kind == "tmpfs" { Some("none".to_owned()) } else { image(kind, &temp_dir) };
         let Some(source) = source else { continue };
-        let top = files(&place).join(kind);
+        let top = files(&temp_dir).join(kind);
         let Some(mounted) = TestMount::new(kind, &source, &top) else { continue };
         std::fs::create_dir(top.join("d")).unwrap();
         std::fs::write(top.join("d/f"), kind).unwrap();
-        let volume = open(&place);
+        let volume = open(&temp_dir);
         let (d, f) = (format!("{kind}/d"), format!("{kind}/d/f"));
         let addresses = [kind, &d, &f].map(|path| at(&volume, path).unwrap().address().unwrap());
         let other = file_system(&volume, &f);
@@ -98,7 +98,7 @@ fn a_file_on_another_file_system_is_found_by_its_address_again() {
             assert_eq!(found.id(), at(&volume, path).unwrap().id(), "{path}");
         }
         // The parents lead up to the root of the volume.
-        let above = |node: &dyn Node| node.place().unwrap().unwrap();
+        let above = |node: &dyn Node| node.parent_and_name().unwrap().unwrap();
         {
             let (top, text) = above(&*volume.find(&addresses[1]).unwrap());
             assert_eq!((top.id(), text), (at(&volume, kind).unwrap().id(), name("d")));
@@ -115,7 +115,7 @@ fn a_file_on_another_file_system_is_found_by_its_address_again() {
         }
         // After another mount it is the same, for this process and for a later one.
         let Some(mounted) = TestMount::new(kind, &source, &top) else { continue };
-        for volume in [volume, open(&place)] {
+        for volume in [volume, open(&temp_dir)] {
             assert_eq!(file_system(&volume, &f), other, "{kind}");
             for (address, path) in addresses.iter().zip([kind, &d, &f]) {
                 let found = volume.find(address).unwrap();
@@ -128,8 +128,8 @@ fn a_file_on_another_file_system_is_found_by_its_address_again() {
 
 #[test]
 fn what_is_on_the_roots_own_file_system_is_as_before() {
-    let place = place();
-    let volume = open(&place);
+    let temp_dir = temp_dir();
+    let volume = open(&temp_dir);
     let f = common::file(&volume, "f");
     let stat = f.stat().unwrap();
     assert_eq!((stat.file_system, volume.root().unwrap().stat().unwrap().file_system), (0, 0));
@@ -144,36 +144,36 @@ fn what_is_on_the_roots_own_file_system_is_as_before() {
 
 #[test]
 fn two_file_systems_with_one_uuid_are_told_apart() {
-    let place = place();
-    let Some(source) = image("ext4", &place) else { return };
+    let temp_dir = temp_dir();
+    let Some(source) = image("ext4", &temp_dir) else { return };
     let copy = format!("{source}.copy");
     std::fs::copy(&source, &copy).unwrap();
-    let Some(_one) = TestMount::new("ext4", &source, &files(&place).join("one")) else { return };
-    let Some(_two) = TestMount::new("ext4", &copy, &files(&place).join("two")) else { return };
-    let volume = open(&place);
+    let Some(_one) = TestMount::new("ext4", &source, &files(&temp_dir).join("one")) else { return };
+    let Some(_two) = TestMount::new("ext4", &copy, &files(&temp_dir).join("two")) else { return };
+    let volume = open(&temp_dir);
     let (one, two) = (file_system(&volume, "one"), file_system(&volume, "two"));
     assert!(one != two && one != 0 && two != 0);
-    std::fs::write(files(&place).join("one/f"), "one").unwrap();
-    std::fs::write(files(&place).join("two/f"), "two").unwrap();
+    std::fs::write(files(&temp_dir).join("one/f"), "one").unwrap();
+    std::fs::write(files(&temp_dir).join("two/f"), "two").unwrap();
     for top in ["one", "two"] {
         let node = at(&volume, &format!("{top}/f")).unwrap();
         assert_eq!(volume.find(&node.address().unwrap()).unwrap().id(), node.id(), "{top}");
     }
     // A later process meets them in another order.
-    let later = open(&place);
+    let later = open(&temp_dir);
     assert_eq!((file_system(&later, "two"), file_system(&later, "one")), (two, one));
 }
 
 #[test]
 fn a_copy_that_is_mounted_later_and_asked_for_first_takes_no_number_away() {
-    let place = place();
-    let Some(source) = image("ext4", &place) else { return };
+    let temp_dir = temp_dir();
+    let Some(source) = image("ext4", &temp_dir) else { return };
     let copy = format!("{source}.copy");
     std::fs::copy(&source, &copy).unwrap();
-    let Some(_one) = TestMount::new("ext4", &source, &files(&place).join("one")) else { return };
-    let volume = open(&place);
+    let Some(_one) = TestMount::new("ext4", &source, &files(&temp_dir).join("one")) else { return };
+    let volume = open(&temp_dir);
     let before = file_system(&volume, "one");
-    let Some(_two) = TestMount::new("ext4", &copy, &files(&place).join("two")) else { return };
+    let Some(_two) = TestMount::new("ext4", &copy, &files(&temp_dir).join("two")) else { return };
     let two = file_system(&volume, "two");
     assert_ne!(two, before);
     assert_eq!((file_system(&volume, "one"), file_system(&volume, "two")), (before, two));
@@ -181,44 +181,44 @@ fn a_copy_that_is_mounted_later_and_asked_for_first_takes_no_number_away() {
 
 #[test]
 fn parts_of_one_file_system_that_are_mounted_alone_lead_up_each_at_its_place() {
-    let place = place();
-    let outside = place.path().join("outside");
+    let temp_dir = temp_dir();
+    let outside = temp_dir.path().join("outside");
     let Some(_outside) = TestMount::new("tmpfs", "none", &outside) else { return };
     for part in ["a", "b"] {
         std::fs::create_dir_all(outside.join(part).join("d")).unwrap();
-        std::fs::create_dir(files(&place).join(part)).unwrap();
+        std::fs::create_dir(files(&temp_dir).join(part)).unwrap();
     }
     let bind = |part: &str| {
-        let [from, to] = [outside.join(part), files(&place).join(part)];
+        let [from, to] = [outside.join(part), files(&temp_dir).join(part)];
         assert!(run("mount", &["--bind", from.to_str().unwrap(), to.to_str().unwrap()]));
         TestMount(to)
     };
     let _bound = ["a", "b"].map(bind);
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     for part in ["a", "b"] {
         let node = at(&volume, &format!("{part}/d")).unwrap();
-        let (above, _) = volume.find(&node.address().unwrap()).unwrap().place().unwrap().unwrap();
-        let (root, text) = above.place().unwrap().unwrap();
+        let (above, _) = volume.find(&node.address().unwrap()).unwrap().parent_and_name().unwrap().unwrap();
+        let (root, text) = above.parent_and_name().unwrap().unwrap();
         assert_eq!((root.id(), text), (volume.root().unwrap().id(), name(part)));
     }
 }
 
 #[test]
 fn an_address_leads_through_the_mount_by_which_it_was_found_and_through_no_other() {
-    let place = place();
-    let outside = place.path().join("outside");
+    let temp_dir = temp_dir();
+    let outside = temp_dir.path().join("outside");
     let Some(_outside) = TestMount::new("tmpfs", "none", &outside) else { return };
     std::fs::create_dir(outside.join("public")).unwrap();
     std::fs::write(outside.join("public/x"), "x").unwrap();
     let bind = |from: &str, part: &str| {
-        let [from, to] = [outside.join(from), files(&place).join(part)];
+        let [from, to] = [outside.join(from), files(&temp_dir).join(part)];
         std::fs::create_dir(&to).unwrap();
         assert!(run("mount", &["--bind", from.to_str().unwrap(), to.to_str().unwrap()]));
         TestMount(to)
     };
     let (_all, public) = (bind(".", "all"), bind("public", "public"));
     assert!(run("mount", &["-o", "remount,bind,ro", public.0.to_str().unwrap()]));
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     let write = |address: &[u8]| volume.find(address)?.open_again(OpenHow::ReadWrite).map(drop);
     let [read_only, other] =
         ["public/x", "all/public/x"].map(|path| at(&volume, path).unwrap().address().unwrap());
@@ -236,14 +236,14 @@ fn an_address_leads_through_the_mount_by_which_it_was_found_and_through_no_other
 /// An address has a checksum of the path of its mount. These two paths have the same.
 #[test]
 fn two_mounts_whose_paths_have_one_checksum_are_told_apart() {
-    let place = place();
+    let temp_dir = temp_dir();
     let paths = ["plumless", "buckeroo"];
-    let [one, other] = paths.map(|path| TestMount::new("tmpfs", "none", &files(&place).join(path)));
+    let [one, other] = paths.map(|path| TestMount::new("tmpfs", "none", &files(&temp_dir).join(path)));
     let (Some(_one), Some(_other)) = (one, other) else { return };
     for path in paths {
-        std::fs::write(files(&place).join(path).join("f"), path).unwrap();
+        std::fs::write(files(&temp_dir).join(path).join("f"), path).unwrap();
     }
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     let addresses = paths.map(|path| at(&volume, &format!("{path}/f")).unwrap().address().unwrap());
     assert_eq!(addresses[0][16..20], addresses[1][16..20], "the checksums");
     for (address, path) in addresses.iter().zip(paths) {
@@ -255,24 +255,24 @@ fn two_mounts_whose_paths_have_one_checksum_are_told_apart() {
 /// One file at two mounts whose paths have the same checksum. Only one of them might be writable.
 #[test]
 fn a_file_at_two_mounts_whose_paths_have_one_checksum_has_no_address() {
-    let place = place();
-    let outside = place.path().join("outside");
+    let temp_dir = temp_dir();
+    let outside = temp_dir.path().join("outside");
     let Some(_outside) = TestMount::new("tmpfs", "none", &outside) else { return };
     std::fs::write(outside.join("f"), "text").unwrap();
     let _bound = ["plumless", "buckeroo"].map(|path| {
-        let to = files(&place).join(path);
+        let to = files(&temp_dir).join(path);
         std::fs::create_dir(&to).unwrap();
         assert!(run("mount", &["--bind", outside.to_str().unwrap(), to.to_str().unwrap()]));
         TestMount(to)
     });
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     assert_eq!(at(&volume, "plumless/f").unwrap().address(), Err(Failure::NotSupported));
 }
 
 /// A directory outside of the volume with a file `f`, and the place in the volume at which it is to be
 /// mounted.
-fn outside(place: &tempfile::TempDir) -> (PathBuf, PathBuf) {
-    let (from, top) = (place.path().join("from"), files(place).join("m"));
+fn outside(temp_dir: &tempfile::TempDir) -> (PathBuf, PathBuf) {
+    let (from, top) = (temp_dir.path().join("from"), files(temp_dir).join("m"));
     std::fs::create_dir(&from).unwrap();
     std::fs::create_dir(&top).unwrap();
     std::fs::write(from.join("f"), "text").unwrap();
@@ -281,10 +281,10 @@ fn outside(place: &tempfile::TempDir) -> (PathBuf, PathBuf) {
 
 #[test]
 fn an_open_file_keeps_the_number_of_its_file_system_when_that_is_unmounted() {
-    let place = place();
-    let (from, top) = outside(&place);
+    let temp_dir = temp_dir();
+    let (from, top) = outside(&temp_dir);
     let Some(mounted) = bindfs(&from, &top) else { return };
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     let f = at(&volume, "m/f").unwrap();
     let number = f.stat().unwrap().file_system;
     drop(mounted);
@@ -294,11 +294,11 @@ fn an_open_file_keeps_the_number_of_its_file_system_when_that_is_unmounted() {
 
 #[test]
 fn room_is_that_of_the_file_system_that_a_file_is_on() {
-    let place = place();
-    let top = files(&place).join("m");
+    let temp_dir = temp_dir();
+    let top = files(&temp_dir).join("m");
     let Some(_mounted) = TestMount::new("tmpfs", "none", &top) else { return };
     assert!(run("mount", &["-o", "remount,size=256k", top.to_str().unwrap()]));
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     assert_eq!(volume.space_at(&*at(&volume, "m").unwrap()).unwrap().total, 256 << 10);
     let own = volume.space_at(&*volume.root().unwrap()).unwrap();
     assert_eq!(own.total, volume.space().unwrap().total);
@@ -307,21 +307,21 @@ fn room_is_that_of_the_file_system_that_a_file_is_on() {
 
 #[test]
 fn subvolumes_are_file_systems_of_their_own() {
-    let place = place();
-    let Some(source) = image("btrfs", &place) else { return };
-    let Some(_mounted) = TestMount::new("btrfs", &source, &files(&place)) else { return };
+    let temp_dir = temp_dir();
+    let Some(source) = image("btrfs", &temp_dir) else { return };
+    let Some(_mounted) = TestMount::new("btrfs", &source, &files(&temp_dir)) else { return };
     for made in ["one", "two"] {
-        let path = files(&place).join(made);
+        let path = files(&temp_dir).join(made);
         if !run("btrfs", &["subvolume", "create", path.to_str().unwrap()]) {
             common::skipped("there is no btrfs program here");
             return;
         }
         std::fs::write(path.join("f"), made).unwrap();
     }
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     let numbers = ["one/f", "two/f"].map(|path| file_system(&volume, path));
     assert!(numbers[0] != numbers[1] && !numbers.contains(&0));
-    let later = open(&place);
+    let later = open(&temp_dir);
     for (path, number) in ["one/f", "two/f"].into_iter().zip(numbers) {
         let node = at(&volume, path).unwrap();
         let found = later.find(&node.address().unwrap()).unwrap();
@@ -341,10 +341,10 @@ fn bindfs(from: &Path, to: &Path) -> Option<TestMount> {
 
 #[test]
 fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
-    let place = place();
-    let (from, top) = outside(&place);
+    let temp_dir = temp_dir();
+    let (from, top) = outside(&temp_dir);
     let Some(mounted) = bindfs(&from, &top) else { return };
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     let f = at(&volume, "m/f").unwrap();
     f.open_stream(&name("s"), true, true).unwrap().write(0, b"beside").unwrap();
     f.set_note(Note::ObjectId, Some(&[7; 5000])).unwrap();
@@ -354,7 +354,7 @@ fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
     let _used = std::fs::File::open(top.join("f")).unwrap();
     drop(mounted);
     let Some(_mounted) = bindfs(&from, &top) else { return };
-    for volume in [volume, open(&place)] {
+    for volume in [volume, open(&temp_dir)] {
         let f = at(&volume, "m/f").unwrap();
         assert_ne!(f.id().device, device);
         assert_eq!(f.stat().unwrap().file_system, number);
@@ -365,14 +365,14 @@ fn what_lies_beside_files_on_fuse_is_found_after_it_was_mounted_anew() {
 
 #[test]
 fn what_an_earlier_version_laid_beside_files_on_fuse_is_found() {
-    let place = place();
+    let temp_dir = temp_dir();
     let (from, top, beside) =
-        (place.path().join("from"), files(&place).join("m"), place.path().join("beside"));
+        (temp_dir.path().join("from"), files(&temp_dir).join("m"), temp_dir.path().join("beside"));
     std::fs::create_dir(&from).unwrap();
     std::fs::create_dir(&top).unwrap();
     std::fs::write(from.join("f"), "text").unwrap();
     let Some(_mounted) = bindfs(&from, &top) else { return };
-    let f = at(&open(&place), "m/f").unwrap();
+    let f = at(&open(&temp_dir), "m/f").unwrap();
     f.open_stream(&name("s"), true, true).unwrap();
     let (device, number) = (f.id().device, f.stat().unwrap().file_system);
     assert_ne!(device, number);
@@ -385,27 +385,27 @@ fn what_an_earlier_version_laid_beside_files_on_fuse_is_found() {
     let earlier = folder.replacen(&format!("{number:x}-"), &format!("{device:x}-"), 1);
     std::fs::rename(beside.join(folder), beside.join(earlier)).unwrap();
     for _ in 0..2 {
-        let f = at(&open(&place), "m/f").unwrap();
+        let f = at(&open(&temp_dir), "m/f").unwrap();
         assert_eq!((f.stat().unwrap().file_system, f.streams().unwrap().len()), (device, 1));
     }
 }
 
 #[test]
 fn a_share_on_fuse_stays_what_it_is() {
-    let place = place();
-    let from = place.path().join("from");
+    let temp_dir = temp_dir();
+    let from = temp_dir.path().join("from");
     std::fs::create_dir(&from).unwrap();
     std::fs::write(from.join("f"), "text").unwrap();
-    let Some(mounted) = bindfs(&from, &files(&place)) else { return };
-    let volume = open(&place);
+    let Some(mounted) = bindfs(&from, &files(&temp_dir)) else { return };
+    let volume = open(&temp_dir);
     let (device, serial) = (volume.root().unwrap().id().device, volume.properties().serial);
     at(&volume, "f").unwrap().open_stream(&name("s"), true, true).unwrap();
     drop(volume);
     // The file system keeps its device number while it is in use, so the next one gets another.
-    let _used = std::fs::File::open(files(&place).join("f")).unwrap();
+    let _used = std::fs::File::open(files(&temp_dir).join("f")).unwrap();
     drop(mounted);
-    let Some(_mounted) = bindfs(&from, &files(&place)) else { return };
-    let volume = open(&place);
+    let Some(_mounted) = bindfs(&from, &files(&temp_dir)) else { return };
+    let volume = open(&temp_dir);
     assert_ne!(volume.root().unwrap().id().device, device);
     let f = at(&volume, "f").unwrap();
     assert_eq!((volume.properties().serial, f.streams().unwrap().len()), (serial, 1));

@@ -31,15 +31,15 @@ fn what_an_actor_makes_is_theirs() {
     if !as_root() {
         return;
     }
-    let (volume, place) = fresh();
-    mode(&files(&place), 0o777);
+    let (volume, temp_dir) = fresh();
+    mode(&files(&temp_dir), 0o777);
     let root = volume.root().unwrap();
     let them = actor(12345, 23456, &[34567]);
     root.create_file(&name("f"), 0o640, Some(&them)).unwrap();
     root.create_directory(&name("d"), 0o700, Some(&them)).unwrap();
     root.create_link(&name("l"), b"f", Some(&them)).unwrap();
     for text in ["f", "d", "l"] {
-        let seen = std::fs::symlink_metadata(files(&place).join(text)).unwrap();
+        let seen = std::fs::symlink_metadata(files(&temp_dir).join(text)).unwrap();
         assert_eq!((seen.uid(), seen.gid()), (12345, 23456), "{text}");
     }
     // Afterwards the thread has its own credentials again.
@@ -53,10 +53,10 @@ fn the_hosts_rules_hold_for_an_actor() {
     if !as_root() {
         return;
     }
-    let (volume, place) = fresh();
+    let (volume, temp_dir) = fresh();
     let root = volume.root().unwrap();
     let (alice, bob) = (actor(12345, 12345, &[]), actor(12346, 12346, &[777]));
-    mode(&files(&place), 0o755);
+    mode(&files(&temp_dir), 0o755);
     assert_eq!(root.create_file(&name("x"), 0o600, Some(&alice)).err(), Some(Failure::Denied));
     assert_eq!(root.create_directory(&name("x"), 0o700, Some(&alice)).err(), Some(Failure::Denied));
     file(&volume, "f");
@@ -65,7 +65,7 @@ fn the_hosts_rules_hold_for_an_actor() {
     assert_eq!(root.rename(&name("f"), &*root, &name("g"), false, Some(&alice)), Err(Failure::Denied));
     assert_eq!(root.add_name(&name("g"), &*f, Some(&alice)), Err(Failure::Denied));
     // A supplementary group opens files that the primary group does not.
-    let shared = files(&place).join("shared");
+    let shared = files(&temp_dir).join("shared");
     std::fs::create_dir(&shared).unwrap();
     chown(&shared, Some(0), Some(777)).unwrap();
     mode(&shared, 0o770);
@@ -73,7 +73,7 @@ fn the_hosts_rules_hold_for_an_actor() {
     assert_eq!(shared.create_file(&name("a"), 0o600, Some(&alice)).err(), Some(Failure::Denied));
     shared.create_file(&name("b"), 0o600, Some(&bob)).unwrap();
     // In a sticky directory nobody can remove the files of another user.
-    let sticky = files(&place).join("sticky");
+    let sticky = files(&temp_dir).join("sticky");
     std::fs::create_dir(&sticky).unwrap();
     mode(&sticky, 0o1777);
     let sticky = found(&volume, "sticky").unwrap();
@@ -84,7 +84,7 @@ fn the_hosts_rules_hold_for_an_actor() {
         assert_eq!(sticky.check_removal(&name("a"), permitted), Ok(()));
     }
     // The owner of the directory can remove everybody's files.
-    chown(files(&place).join("sticky"), Some(bob.uid), None).unwrap();
+    chown(files(&temp_dir).join("sticky"), Some(bob.uid), None).unwrap();
     assert_eq!(sticky.check_removal(&name("a"), Some(&bob)), Ok(()));
     assert_eq!(sticky.check_removal(&name("nothing"), Some(&bob)), Ok(()));
     assert_eq!(root.check_removal(&name("f"), Some(&alice)), Err(Failure::Denied));
@@ -100,8 +100,8 @@ fn threads_act_for_different_people_at_once() {
     if !as_root() {
         return;
     }
-    let (volume, place) = fresh();
-    mode(&files(&place), 0o777);
+    let (volume, temp_dir) = fresh();
+    mode(&files(&temp_dir), 0o777);
     std::thread::scope(|scope| {
         for person in 0..4_u32 {
             let root = volume.root().unwrap();
@@ -125,9 +125,9 @@ fn a_files_owner_cannot_forge_a_note() {
     if !as_root() {
         return;
     }
-    let (volume, place) = fresh();
+    let (volume, temp_dir) = fresh();
     let f = file(&volume, "f");
-    let path = files(&place).join("f");
+    let path = files(&temp_dir).join("f");
     rustix::fs::setxattr(&path, "user.trunkline.descriptor", b"forged", rustix::fs::XattrFlags::empty())
         .unwrap();
     assert_eq!(f.note(Note::Descriptor), Ok(None));
@@ -144,18 +144,18 @@ fn what_others_removed_is_collected_in_steps() {
     if !as_root() {
         return;
     }
-    let (volume, place) = fresh();
+    let (volume, temp_dir) = fresh();
     for number in 0..10 {
         file(&volume, &format!("{number}")).open_stream(&name("s"), true, true).unwrap();
     }
-    others(&files(&place), "rm 1 3 5 7 9; ln 0 another; rm 0");
-    let volume = open(&place);
+    others(&files(&temp_dir), "rm 1 3 5 7 9; ln 0 another; rm 0");
+    let volume = open(&temp_dir);
     let mut removed = 0;
     for _ in 0..4 {
         removed += volume.collect_orphans(3).unwrap();
     }
     assert_eq!(removed, 5);
-    assert_eq!(std::fs::read_dir(place.path().join("beside")).unwrap().count(), 5);
+    assert_eq!(std::fs::read_dir(temp_dir.path().join("beside")).unwrap().count(), 5);
     assert_eq!(found(&volume, "another").unwrap().streams().unwrap().len(), 1);
     assert_eq!((0..9).map(|_| volume.collect_orphans(3).unwrap()).sum::<usize>(), 0);
 }
@@ -165,8 +165,8 @@ fn a_device_is_seen_but_never_opened() {
     if !as_root() {
         return;
     }
-    let (volume, place) = fresh();
-    let made = Command::new("mknod").arg(files(&place).join("zero")).args(["c", "1", "5"]).status();
+    let (volume, temp_dir) = fresh();
+    let made = Command::new("mknod").arg(files(&temp_dir).join("zero")).args(["c", "1", "5"]).status();
     if !made.is_ok_and(|s| s.success()) {
         common::skipped("no device can be made here");
         return;
@@ -217,10 +217,10 @@ fn a_full_and_a_read_only_file_system() {
     if !as_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir(files(&place)).unwrap();
-    let Some(mounted) = TmpfsMount::new("tmpfs", "size=256k", &files(&place)) else { return };
-    let volume = open(&place);
+    let temp_dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files(&temp_dir)).unwrap();
+    let Some(mounted) = TmpfsMount::new("tmpfs", "size=256k", &files(&temp_dir)) else { return };
+    let volume = open(&temp_dir);
     assert_eq!(volume.properties().file_system, "tmpfs");
     let f = file(&volume, "f");
     assert_eq!(f.write(0, &vec![1; 1 << 20]), Err(Failure::NoSpace));
@@ -247,10 +247,10 @@ fn a_file_system_without_attributes_and_birth_times() {
     if !as_root() {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir(files(&place)).unwrap();
-    let Some(_mounted) = TmpfsMount::new("ramfs", "mode=0755", &files(&place)) else { return };
-    let volume = open(&place);
+    let temp_dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files(&temp_dir)).unwrap();
+    let Some(_mounted) = TmpfsMount::new("ramfs", "mode=0755", &files(&temp_dir)) else { return };
+    let volume = open(&temp_dir);
     let facts = volume.properties();
     assert_eq!((facts.file_system.as_str(), facts.extended_attributes), ("ramfs", false));
     let root = volume.root().unwrap();
@@ -261,7 +261,7 @@ fn a_file_system_without_attributes_and_birth_times() {
     // Notes and streams are kept nevertheless, and are removed with the file.
     f.set_note(Note::Attributes, Some(b"beside")).unwrap();
     f.open_stream(&name("s"), true, true).unwrap().write(0, b"stream").unwrap();
-    let volume = open(&place);
+    let volume = open(&temp_dir);
     let again = found(&volume, "f").unwrap();
     assert_eq!(again.note(Note::Attributes).unwrap().as_deref(), Some(&b"beside"[..]));
     assert_eq!(again.streams().unwrap().len(), 1);
@@ -270,7 +270,7 @@ fn a_file_system_without_attributes_and_birth_times() {
     volume.root().unwrap().remove(&name("f"), false, None).unwrap();
     // Only the number of the file system remains, because the file system has none of its own.
     let left =
-        std::fs::read_dir(place.path().join("beside")).unwrap().map(|entry| entry.unwrap().file_name());
+        std::fs::read_dir(temp_dir.path().join("beside")).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["file-systems"]);
     assert!(root.stat_name(&name("f")).is_err());
 }

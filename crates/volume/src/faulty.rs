@@ -56,7 +56,8 @@ pub enum VolumeCall {
     SetNote,
     /// [`Node::streams`] and all other calls about streams.
     Streams,
-    /// [`Node::lookup`], [`Node::link_text`], [`Volume::find`], [`Node::address`] and [`Node::place`].
+    /// [`Node::lookup`], [`Node::link_text`], [`Volume::find`], [`Node::address`] and
+    /// [`Node::parent_and_name`].
     Lookup,
     /// [`Node::create_file`], [`Node::create_directory`], [`Node::create_link`], [`Node::create_special`] and
     /// [`Node::add_name`].

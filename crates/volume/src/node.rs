@@ -53,8 +53,8 @@ pub trait Volume: Send + Sync + 'static {
     fn root(&self) -> Result<Arc<dyn Node>>;
 
     /// The node with this address ([`Node::address`]), opened for its attributes; a directory also for
-    /// its names. The address does not prove that the node lies below the root. Only [`Node::place`] of a
-    /// directory, repeated up to the root, does.
+    /// its names. The address does not prove that the node lies below the root. Only
+    /// [`Node::parent_and_name`] of a directory, repeated up to the root, does.
     ///
     /// # Errors
     /// [`crate::Failure::Stale`] when no such node exists any more; [`crate::Failure::Busy`] while the
@@ -158,7 +158,7 @@ pub trait Node: Any + Send + Sync {
     /// # Errors
     /// [`crate::Failure::Stale`] when the directory was removed or lies outside of the volume;
     /// [`crate::Failure::NotADirectory`].
-    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>>;
+    fn parent_and_name(&self) -> Result<Option<(Arc<dyn Node>, Name)>>;
 
     // Data ------------------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ pub struct Extent {
     /// Its length in bytes.
     pub len: u64,
     /// Its offset on the device. `None` while the host has not allocated it.
-    pub place: Option<u64>,
+    pub physical: Option<u64>,
 }
 
 /// The greatest length of a node's address in bytes.

@@ -233,9 +233,9 @@ mod tests {
         // A buffer that is used stays as it is.
         let mut full = pool.take(1 << 20);
         full.tail().resize(600_000, 1);
-        let place = full.data.as_ptr();
+        let pointer = full.data.as_ptr();
         pool.fit(&mut full);
-        assert_eq!(full.data.as_ptr(), place);
+        assert_eq!(full.data.as_ptr(), pointer);
     }
 
     #[test]

@@ -22,12 +22,12 @@ const CHUNKS: usize = 21;
 /// A growing table of shared entries.
 pub struct LockFreeTable<T> {
     chunks: [OnceLock<Box<[ArcSwapOption<T>]>>; CHUNKS],
-    places: Mutex<Places>,
+    slots: Mutex<SlotAllocator>,
     most: usize,
 }
 
 #[derive(Default)]
-struct Places {
+struct SlotAllocator {
     /// Slots that were used and are free again.
     free: Vec<u32>,
     /// Number of slots that were ever used.
@@ -61,7 +61,7 @@ impl<T: Keyed> LockFreeTable<T> {
     /// An empty table for at most `most` entries.
     #[must_use]
     pub fn new(most: usize) -> Self {
-        LockFreeTable { chunks: [const { OnceLock::new() }; CHUNKS], places: Mutex::default(), most }
+        LockFreeTable { chunks: [const { OnceLock::new() }; CHUNKS], slots: Mutex::default(), most }
     }
 
     /// The chunk of an index, and the slot in it.
@@ -75,38 +75,38 @@ impl<T: Keyed> LockFreeTable<T> {
 
     /// Reserves a slot. None if the table is full. The ID is not found until [`LockFreeTable::fill`].
     pub fn reserve(&self) -> Option<u64> {
-        let mut places = self.places.lock();
-        if places.live >= self.most {
+        let mut slots = self.slots.lock();
+        if slots.live >= self.most {
             return None;
         }
-        let index = match places.free.pop() {
+        let index = match slots.free.pop() {
             Some(index) => index,
             None => {
-                places.used += 1;
-                places.used - 1
+                slots.used += 1;
+                slots.used - 1
             }
         };
-        places.live += 1;
-        places.generation = places.generation.wrapping_add(1).max(1);
+        slots.live += 1;
+        slots.generation = slots.generation.wrapping_add(1).max(1);
         let (chunk, _) = Self::locate(index as usize);
         self.chunks[chunk].get_or_init(|| (0..FIRST << chunk).map(|_| ArcSwapOption::empty()).collect());
-        Some((u64::from(places.generation) << 32) | u64::from(index))
+        Some((u64::from(slots.generation) << 32) | u64::from(index))
     }
 
     /// Puts an entry into its reserved slot.
     pub fn fill(&self, entry: Arc<T>) {
-        if let Some(place) = self.place(entry.key()) {
-            place.store(Some(entry));
+        if let Some(slot) = self.slot(entry.key()) {
+            slot.store(Some(entry));
         }
     }
 
     /// Replaces the entry with the same key. Returns false if there is none.
     pub fn replace(&self, entry: Arc<T>) -> bool {
-        let _places = self.places.lock();
-        let Some(place) = self.place(entry.key()) else { return false };
-        let is_there = place.load().as_ref().is_some_and(|old| old.key() == entry.key());
+        let _places = self.slots.lock();
+        let Some(slot) = self.slot(entry.key()) else { return false };
+        let is_there = slot.load().as_ref().is_some_and(|old| old.key() == entry.key());
         if is_there {
-            place.store(Some(entry));
+            slot.store(Some(entry));
         }
         is_there
     }
@@ -114,35 +114,35 @@ impl<T: Keyed> LockFreeTable<T> {
     /// The entry under `key`.
     #[inline]
     pub fn get(&self, key: u64) -> Option<EntryGuard<T>> {
-        let guard = self.place(key)?.load();
+        let guard = self.slot(key)?.load();
         guard.as_ref().is_some_and(|entry| entry.key() == key).then_some(EntryGuard(guard))
     }
 
     /// Removes an entry, or frees a reserved slot. Only the first caller gets the entry.
     pub fn remove(&self, key: u64) -> Option<Arc<T>> {
-        let mut places = self.places.lock();
-        let place = self.place(key)?;
-        let found = place.load_full();
+        let mut slots = self.slots.lock();
+        let slot = self.slot(key)?;
+        let found = slot.load_full();
         if found.as_ref().is_some_and(|entry| entry.key() != key) {
             return None;
         }
         found.as_ref()?;
-        place.store(None);
-        places.free.push(key as u32);
-        places.live -= 1;
+        slot.store(None);
+        slots.free.push(key as u32);
+        slots.live -= 1;
         found
     }
 
     /// Frees a reserved slot that was never filled.
     pub fn forget(&self, key: u64) {
-        let mut places = self.places.lock();
-        places.free.push(key as u32);
-        places.live -= 1;
+        let mut slots = self.slots.lock();
+        slots.free.push(key as u32);
+        slots.live -= 1;
     }
 
     /// Number of slots in use.
     pub fn len(&self) -> usize {
-        self.places.lock().live
+        self.slots.lock().live
     }
 
     /// Whether no slot is in use.
@@ -157,7 +157,7 @@ impl<T: Keyed> LockFreeTable<T> {
     }
 
     #[inline]
-    fn place(&self, key: u64) -> Option<&ArcSwapOption<T>> {
+    fn slot(&self, key: u64) -> Option<&ArcSwapOption<T>> {
         let (chunk, at) = Self::locate(key as u32 as usize);
         self.chunks.get(chunk)?.get()?.get(at)
     }
@@ -165,7 +165,7 @@ impl<T: Keyed> LockFreeTable<T> {
 
 impl<T> std::fmt::Debug for LockFreeTable<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LockFreeTable").field("live", &self.places.lock().live).finish_non_exhaustive()
+        f.debug_struct("LockFreeTable").field("live", &self.slots.lock().live).finish_non_exhaustive()
     }
 }
 

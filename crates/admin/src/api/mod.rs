@@ -31,7 +31,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::Controlled;
-use crate::objects::{Refusal, Why};
+use crate::objects::{Refusal, RefusalKind};
 use crate::overview::{Overview, ROWS, TableFilter};
 use crate::tls::Tls;
 use door::Door;
@@ -215,11 +215,11 @@ impl ApiResponse {
 
     fn refused(refusal: &Refusal) -> ApiResponse {
         let status = match refusal.why {
-            Why::Bad => StatusCode::BAD_REQUEST,
-            Why::NotFound => StatusCode::NOT_FOUND,
-            Why::Conflict => StatusCode::CONFLICT,
-            Why::OldVersion => StatusCode::PRECONDITION_FAILED,
-            Why::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            RefusalKind::Bad => StatusCode::BAD_REQUEST,
+            RefusalKind::NotFound => StatusCode::NOT_FOUND,
+            RefusalKind::Conflict => StatusCode::CONFLICT,
+            RefusalKind::OldVersion => StatusCode::PRECONDITION_FAILED,
+            RefusalKind::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         };
         ApiResponse::error(status, &refusal.text)
     }

@@ -165,7 +165,7 @@ fn operation(route: &Route) -> Value {
 }
 
 fn parameter(parameter: &Parameter) -> Value {
-    let Parameter { name, place, about, schema } = parameter;
-    let required = *place == "header";
-    json!({ "name": name, "in": place, "required": required, "description": about, "schema": schema() })
+    let Parameter { name, location, about, schema } = parameter;
+    let required = *location == "header";
+    json!({ "name": name, "in": location, "required": required, "description": about, "schema": schema() })
 }

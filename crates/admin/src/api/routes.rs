@@ -35,39 +35,39 @@ pub(super) struct Route {
 pub(super) struct Parameter {
     pub name: &'static str,
     /// The place, `header` or `query`.
-    pub place: &'static str,
+    pub location: &'static str,
     pub about: &'static str,
     pub schema: fn() -> Value,
 }
 
 const SEEN: Parameter = Parameter {
     name: "If-Match",
-    place: "header",
+    location: "header",
     about: "The ETag that was seen, or * for any",
     schema: || json!({ "type": "string" }),
 };
 const FORCE: Parameter = Parameter {
     name: "force",
-    place: "query",
+    location: "query",
     about: "true: also when it is in use, and disconnects its clients",
     schema: || json!({ "type": "boolean", "default": false }),
 };
 const FIND: Parameter = Parameter {
     name: "find",
-    place: "query",
+    location: "query",
     about: "Rows that hold this in a name or an address",
     schema: || json!({ "type": "string" }),
 };
 const MOST: Parameter = Parameter {
     name: "most",
-    place: "query",
+    location: "query",
     about: "Rows of a table",
     schema: || json!({ "type": "integer", "minimum": 0, "maximum": MOST_ROWS, "default": ROWS }),
 };
 
 const SHARE: Parameter = Parameter {
     name: "share",
-    place: "query",
+    location: "query",
     about: "The share whose latencies are told; all shares together without it",
     schema: || json!({ "type": "string" }),
 };

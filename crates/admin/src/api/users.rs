@@ -43,11 +43,11 @@ impl ApiRequest {
         if !fields.contains_key("password") {
             return bad("`password` is missing");
         }
-        let place = format!("/api/v1/users/{}", encoded(&name));
+        let path = format!("/api/v1/users/{}", encoded(&name));
         let mut answer = change(server, name, true, &fields);
         if answer.status == StatusCode::OK {
             answer.status = StatusCode::CREATED;
-            answer = answer.with(LOCATION, place);
+            answer = answer.with(LOCATION, path);
         }
         answer
     }

@@ -52,7 +52,7 @@ pub enum Proof {
 }
 
 /// A client that is logged on.
-pub struct Judgement {
+pub struct AuthenticatedClient {
     /// Name of the account as it is stored. It is empty for the anonymous user.
     pub user: String,
     /// Domain as the client sent it.
@@ -149,7 +149,7 @@ impl Server {
         message: &[u8],
         credentials: &dyn Credentials,
         now: Now,
-    ) -> Result<Judgement, Refusal> {
+    ) -> Result<AuthenticatedClient, Refusal> {
         // MS-NLMP 3.2.5.1.2
         let sent = parse_authenticate(message)?;
         let names = self.names_in(&sent);
@@ -180,7 +180,10 @@ impl Server {
             return Err(Refusal::AccountDisabled);
         }
         let target = Target::read(pairs, stamp, now);
-        Ok(Judgement { target, ..admit(&sent, account.name, Proof::Password, session_key, settled) })
+        Ok(AuthenticatedClient {
+            target,
+            ..admit(&sent, account.name, Proof::Password, session_key, settled)
+        })
     }
 
     /// The user whose password an AUTHENTICATE message proves, in one form for all spellings. It is the name
@@ -283,7 +286,10 @@ fn said_with(client_challenge: &[u8]) -> Result<(u64, AvPairs<'_>), Refusal> {
 }
 
 /// Logs an unknown user on as guest, if there is a guest account. All others are refused in the same way.
-fn guest_or_nobody(sent: &Authenticate<'_>, credentials: &dyn Credentials) -> Result<Judgement, Refusal> {
+fn guest_or_nobody(
+    sent: &Authenticate<'_>,
+    credentials: &dyn Credentials,
+) -> Result<AuthenticatedClient, Refusal> {
     // MS-NLMP 3.2.5.1.2
     let unknown = find_account(&name(sent.user)?, credentials).is_none();
     match credentials.guest() {
@@ -302,8 +308,8 @@ fn admit(
     proof: Proof,
     session_key: Key,
     settled: NegotiateFlags,
-) -> Judgement {
-    Judgement {
+) -> AuthenticatedClient {
+    AuthenticatedClient {
         user,
         domain: String::from_utf16_lossy(&units(sent.domain)),
         workstation: String::from_utf16_lossy(&units(sent.workstation)),

@@ -25,7 +25,7 @@ pub(crate) struct BoundConnection {
     pub(crate) local: SocketAddr,
     pub(crate) peer: SocketAddr,
     /// Its place among the connections. Its replacement takes the same place.
-    place: usize,
+    index: usize,
     outstanding: AtomicUsize,
     requests: AtomicU64,
     bytes: AtomicU64,
@@ -36,7 +36,7 @@ impl BoundConnection {
     /// Connects to `address`.
     pub(crate) async fn connect(
         address: SocketAddr,
-        place: usize,
+        index: usize,
         options: &Options,
         responder: Option<Arc<Responder>>,
     ) -> Result<BoundConnection> {
@@ -51,7 +51,7 @@ impl BoundConnection {
             link,
             local,
             peer,
-            place,
+            index,
             outstanding: AtomicUsize::new(0),
             requests,
             bytes,
@@ -228,7 +228,7 @@ impl Channels {
         channel.link.watch(&self.lost);
         let mut state = self.write();
         if !state.closed {
-            let at = state.list.partition_point(|it| it.place < channel.place);
+            let at = state.list.partition_point(|it| it.index < channel.index);
             state.list.insert(at, Arc::new(channel));
             drop(state);
             self.back.notify_waiters();
@@ -243,7 +243,7 @@ impl Channels {
     /// Drops all connections at place `count` or above. Requests pending on them still end there.
     pub(crate) fn narrow(&self, count: usize) {
         let mut state = self.write();
-        let at = state.list.partition_point(|it| it.place < count);
+        let at = state.list.partition_point(|it| it.index < count);
         let gone = state.list.split_off(at);
         drop(state);
         drop(gone);
@@ -264,7 +264,7 @@ impl Channels {
     /// The places below `count` that no connection has.
     pub(crate) fn free_places(&self, count: usize) -> Vec<usize> {
         let state = self.read();
-        (0..count).filter(|place| state.list.iter().all(|it| it.place != *place)).collect()
+        (0..count).filter(|index| state.list.iter().all(|it| it.index != *index)).collect()
     }
 
     /// All present connections.

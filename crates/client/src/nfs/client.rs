@@ -13,7 +13,7 @@ use super::opens::Opens;
 use super::owners::Owners;
 use super::{ExportDirectory, Options};
 use crate::error::Result;
-use crate::nfs::client_core::{About, ClientCore};
+use crate::nfs::client_core::{ClientCore, ServerIdentity};
 use crate::{ChannelStatus, Error};
 
 /// A client of one server, with one session over any number of connections. Copies share it.
@@ -122,9 +122,9 @@ impl Client {
     pub async fn widen(&self, connections: usize) -> Result<usize> {
         let inner = &self.inner;
         let before = inner.wanted.load(Ordering::Relaxed);
-        for place in inner.channels.free_places(connections).into_iter().filter(|place| *place >= before) {
-            inner.reconnect(place).await?;
-            inner.wanted.store(place + 1, Ordering::Relaxed);
+        for index in inner.channels.free_places(connections).into_iter().filter(|index| *index >= before) {
+            inner.reconnect(index).await?;
+            inner.wanted.store(index + 1, Ordering::Relaxed);
         }
         Ok(self.connections().len())
     }
@@ -139,8 +139,8 @@ impl Client {
 
     /// Limits the connection at an index of [`Client::connections`] to `rate` bytes per second in each
     /// direction, or lifts the limit.
-    pub fn pace(&self, place: usize, rate: Option<u64>) {
-        if let Some(channel) = self.inner.channels.all().get(place) {
+    pub fn pace(&self, index: usize, rate: Option<u64>) {
+        if let Some(channel) = self.inner.channels.all().get(index) {
             channel.link.rate.set(rate);
         }
     }
@@ -153,7 +153,7 @@ impl Client {
 
     /// The identity of the server, as it states it.
     #[must_use]
-    pub fn about(&self) -> About {
+    pub fn about(&self) -> ServerIdentity {
         self.inner.about.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

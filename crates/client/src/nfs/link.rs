@@ -28,17 +28,17 @@ pub(crate) type Link = Transport<Nfs>;
 
 /// The data under the lock of a connection.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct LinkState {
     next_xid: u32,
 }
 
 impl Protocol for Nfs {
     type Unlocked = ();
-    type Own = Own;
+    type LinkState = LinkState;
     type Request = ();
     type Reply = Message;
 
-    fn ended(_: &mut Own) {}
+    fn ended(_: &mut LinkState) {}
 
     async fn ask(link: &Arc<Link>) {
         // RFC 8881 16.1
@@ -94,7 +94,7 @@ impl Link {
         responder: Option<Arc<Responder>>,
         silence: Duration,
     ) -> (Arc<Link>, Tasks) {
-        let own = Own { next_xid: u32::from_ne_bytes(auth::crypto::random()) };
+        let own = LinkState { next_xid: u32::from_ne_bytes(auth::crypto::random()) };
         Transport::begin(stream, own, Reader { fragments: Vec::new(), responder }, silence)
     }
 

@@ -57,7 +57,7 @@ mod slots;
 
 pub use attributes::Attributes;
 pub use client::Client;
-pub use client_core::About;
+pub use client_core::ServerIdentity;
 pub use directory::links::has_no_links;
 pub use directory::{DirectoryEntry, ExportDirectory};
 pub use file::holes::SEEKS;

@@ -250,8 +250,8 @@ mod tests {
 
     #[test]
     fn a_listing_leaves_out_what_goes_meanwhile() {
-        let place = tempfile::tempdir().unwrap();
-        let path = |number: u32| place.path().join(format!("n{number}"));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let path = |number: u32| temp_dir.path().join(format!("n{number}"));
         for number in 0..2000 {
             fs::write(path(number), b"five5").unwrap();
         }
@@ -261,7 +261,7 @@ mod tests {
         });
         loop {
             let done = going.is_finished();
-            let listed = list(place.path()).unwrap();
+            let listed = list(temp_dir.path()).unwrap();
             assert!(listed.iter().all(|it| it.attributes.size == 5));
             if done {
                 assert!(listed.is_empty());

@@ -253,8 +253,8 @@ impl Channels {
     }
 
     /// Limits the channel at an index of [`Channels::status`] to `rate` bytes per second.
-    pub(crate) fn pace(&self, place: usize, rate: Option<u64>) {
-        if let Some(channel) = self.read().list.get(place) {
+    pub(crate) fn pace(&self, index: usize, rate: Option<u64>) {
+        if let Some(channel) = self.read().list.get(index) {
             channel.connection.link.rate.set(rate);
         }
     }

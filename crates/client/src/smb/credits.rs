@@ -81,16 +81,16 @@ impl Credits {
     /// Takes `charge` credits, if nobody waits in front. `ticket` is that of an earlier
     /// [`CreditOutcome::Wait`].
     pub(crate) fn take(&mut self, charge: u16, ticket: Option<u64>, waker: &Waker) -> CreditOutcome {
-        let place = ticket.and_then(|ticket| self.queue.iter().position(|it| it.ticket == ticket));
+        let position = ticket.and_then(|ticket| self.queue.iter().position(|it| it.ticket == ticket));
         if let Some(most) = self.is_beyond(charge) {
-            place.and_then(|at| self.queue.remove(at));
+            position.and_then(|at| self.queue.remove(at));
             self.wake_next();
             return CreditOutcome::Starved(most);
         }
-        let is_next = place == Some(0) || (place.is_none() && self.queue.is_empty());
+        let is_next = position == Some(0) || (position.is_none() && self.queue.is_empty());
         let enough = u32::from(charge) <= self.available;
         if is_next && (enough || self.in_flight == 0) {
-            if place.is_some() {
+            if position.is_some() {
                 self.queue.pop_front();
             }
             if !enough {
@@ -102,7 +102,7 @@ impl Credits {
             self.wake_next();
             return CreditOutcome::Ask(self.ask());
         }
-        match place {
+        match position {
             Some(at) => {
                 self.queue[at].waker.clone_from(waker);
                 CreditOutcome::Wait(self.queue[at].ticket)

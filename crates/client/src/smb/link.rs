@@ -83,7 +83,7 @@ pub(crate) struct SmbRequest {
 
 /// The data under the lock of a connection.
 #[derive(Debug)]
-pub(crate) struct Own {
+pub(crate) struct LinkState {
     credits: Credits,
     next_message_id: u64,
     channels: Vec<(u64, Weak<ChannelKeys>)>,
@@ -98,11 +98,11 @@ pub(crate) struct LinkSettings {
 
 impl Protocol for Smb {
     type Unlocked = LinkSettings;
-    type Own = Own;
+    type LinkState = LinkState;
     type Request = SmbRequest;
     type Reply = Reply;
 
-    fn ended(own: &mut Own) {
+    fn ended(own: &mut LinkState) {
         own.credits.wake_all();
     }
 
@@ -119,7 +119,7 @@ impl SmbTransport {
         credits: u16,
         silence: Duration,
     ) -> (Arc<SmbTransport>, Tasks) {
-        let own = Own { credits: Credits::new(credits), next_message_id: 0, channels: Vec::new() };
+        let own = LinkState { credits: Credits::new(credits), next_message_id: 0, channels: Vec::new() };
         Transport::begin(stream, own, reader::SmbReceiver::default(), silence)
     }
 
@@ -344,8 +344,8 @@ fn encode<const N: usize>(
             let tail = frame.tail();
             tail.resize(tail.len() + padding, 0);
             header.set_next_command((end - start) as u32);
-            if let Some(place) = frame.bytes_mut()[start..].first_chunk_mut::<{ header::SIZE }>() {
-                header.write(place);
+            if let Some(header_bytes) = frame.bytes_mut()[start..].first_chunk_mut::<{ header::SIZE }>() {
+                header.write(header_bytes);
             }
         }
         if let (Protection::Signed | Protection::Binding, Some(keys)) = (envelope.protection, envelope.keys) {

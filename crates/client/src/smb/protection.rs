@@ -116,7 +116,7 @@ impl ChannelKeys {
     pub(crate) fn seal(&self, frame: &mut [u8]) -> Result<(), Error> {
         // MS-SMB2 3.1.4.3
         let keys = self.seal.as_ref().ok_or(Error::NotOffered("encryption"))?;
-        let Some((place, data)) = frame.split_first_chunk_mut::<{ transform::SIZE }>() else {
+        let Some((header_bytes, data)) = frame.split_first_chunk_mut::<{ transform::SIZE }>() else {
             return Err(Error::Protocol("a frame without room for its seal"));
         };
         let mut nonce = [0; 16];
@@ -124,7 +124,7 @@ impl ChannelKeys {
         let mut header = transform::TransformHeader::new(self.session_id, data.len() as u32);
         header.set_nonce(nonce);
         header.set_signature(keys.seal.seal(&nonce, header.associated_data(), data));
-        header.write(place);
+        header.write(header_bytes);
         Ok(())
     }
 

@@ -89,12 +89,12 @@ mod tests {
         let store = Arc::new(Buffers::default());
         let message = vec![9; 4096 + 80];
         let first = Message::copy(&message, &store);
-        let place = first.buffer.as_ptr();
+        let pointer = first.buffer.as_ptr();
         assert_eq!(first.bytes(), message);
         assert_eq!(first.range_of(&first.bytes()[80..]), 80..4176);
         drop(first);
         let (small, fitting) = (store.take(100), store.take(16 * 1024));
-        assert_ne!(small.as_ptr(), place);
-        assert_eq!(fitting.as_ptr(), place);
+        assert_ne!(small.as_ptr(), pointer);
+        assert_eq!(fitting.as_ptr(), pointer);
     }
 }

@@ -47,14 +47,14 @@ pub(crate) trait Protocol: fmt::Debug + Sized + Send + Sync + 'static {
     /// The protocol's data beside the lock.
     type Unlocked: fmt::Debug + Default + Send + Sync;
     /// The protocol's data under the lock.
-    type Own: fmt::Debug + Send;
+    type LinkState: fmt::Debug + Send;
     /// The data of a request that is kept until its reply has been fetched.
     type Request: fmt::Debug + Send;
     /// A reply as the caller receives it.
     type Reply: fmt::Debug + Send;
 
     /// The connection has ended. Wakes the waiters inside `own`.
-    fn ended(own: &mut Self::Own);
+    fn ended(own: &mut Self::LinkState);
 
     /// Sends a request that the server answers at once, whatever else waits there. The reply is ignored.
     fn ask(transport: &Arc<Transport<Self>>) -> impl Future<Output = ()> + Send;
@@ -123,7 +123,7 @@ impl From<Frame> for Outgoing {
 /// The data under the lock.
 #[derive(Debug)]
 pub(crate) struct TransportState<P: Protocol> {
-    pub(crate) own: P::Own,
+    pub(crate) own: P::LinkState,
     pub(crate) entries: HashMap<u64, UnfetchedRequest<P>, BuildHasherDefault<IdHasher>>,
     pub(crate) frames: FramePool,
     pub(crate) failed: Option<Error>,
@@ -150,7 +150,7 @@ impl<P: Protocol> Transport<P> {
     /// byte arrives during `silence`.
     pub(crate) fn begin(
         stream: TcpStream,
-        own: P::Own,
+        own: P::LinkState,
         receiver: impl Receiver<P>,
         silence: Duration,
     ) -> (Arc<Transport<P>>, Tasks) {
@@ -253,7 +253,7 @@ impl<P: Protocol> Transport<P> {
         &self,
         id: u64,
         reply: P::Reply,
-        settle: impl FnOnce(&mut P::Own, &mut P::Request),
+        settle: impl FnOnce(&mut P::LinkState, &mut P::Request),
     ) -> bool {
         let mut guard = self.lock();
         let state = &mut *guard;

@@ -37,7 +37,7 @@ impl<P: Protocol> Future for Pending<P> {
         };
         match &mut entry.state {
             EntryState::Waiting(Some(waker)) => waker.clone_from(context.waker()),
-            EntryState::Waiting(place) => *place = Some(context.waker().clone()),
+            EntryState::Waiting(empty) => *empty = Some(context.waker().clone()),
             EntryState::Done(_) | EntryState::Abandoned => {
                 let entry = state.entries.remove(&this.id);
                 this.fetched = true;

@@ -8,10 +8,10 @@ use super::{Lost, Sidecar, SidecarOutcome};
 use crate::context::CopyContext;
 use crate::error::{Fault, FileResult};
 use crate::job::Job;
-use crate::preserve::Keep;
+use crate::preserve::PreservedParts;
 use crate::tree::File;
-use crate::tree::facts::lent;
-use crate::tree::like::Like;
+use crate::tree::listing::lent;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// Copies it from `reader` to `writer`, which is the file `part` until it is complete. Returns the other
 /// attributes to set.
@@ -21,32 +21,32 @@ pub(crate) async fn carry(
     writer: &File,
     job: &Job,
     part: &str,
-) -> FileResult<Like> {
+) -> FileResult<TargetAttributes> {
     let keep = &shared.plan.keep;
-    let like = keep.like(&job.facts);
+    let like = keep.like(&job.attributes);
     if !keep.is_more() && !keep.streams {
         return Ok(like);
     }
     let beside = reader.sidecar(keep).await?;
-    let facts = as_it_is(reader, &job.facts, keep).await?;
-    let like = keep.like(&facts);
-    let found = Sidecar { mode: facts.mode, ..beside };
+    let attributes = as_it_is(reader, &job.attributes, keep).await?;
+    let like = keep.like(&attributes);
+    let found = Sidecar { mode: attributes.mode, ..beside };
     // Streams alone need no setting.
     let given =
         if keep.is_more() { writer.set_sidecar(&found, keep).await? } else { SidecarOutcome::default() };
     streams(shared, &found, &job.from, part).await?;
     shared.lose(&given.lost);
-    Ok(like.with_sidecar(&given, facts.kind))
+    Ok(like.with_sidecar(&given, attributes.kind))
 }
 
 /// The attributes of a file whose bits lend the rights of its owner, read after its owner. The listed
 /// attributes may belong to another file.
-async fn as_it_is(reader: &File, listed: &Attributes, keep: &Keep) -> FileResult<Attributes> {
+async fn as_it_is(reader: &File, listed: &Attributes, keep: &PreservedParts) -> FileResult<Attributes> {
     if !keep.owners || listed.special() & lent(listed.kind) == 0 {
         return Ok(*listed);
     }
-    let facts = reader.facts().await?;
-    if facts.looks_like(listed) { Ok(facts) } else { Err(Fault::Changed) }
+    let attributes = reader.attributes().await?;
+    if attributes.looks_like(listed) { Ok(attributes) } else { Err(Fault::Changed) }
 }
 
 /// Does the same for the directory `path`, which is `from` in the source.
@@ -54,14 +54,14 @@ pub(crate) async fn carry_directory(
     shared: &CopyContext,
     from: &str,
     path: &str,
-    facts: &Attributes,
-) -> FileResult<Like> {
+    attributes: &Attributes,
+) -> FileResult<TargetAttributes> {
     let keep = &shared.plan.keep;
-    let like = keep.like(facts);
+    let like = keep.like(attributes);
     if !keep.is_more() && !keep.streams {
         return Ok(like);
     }
-    let found = Sidecar { mode: facts.mode, ..shared.source.sidecar(from, keep).await? };
+    let found = Sidecar { mode: attributes.mode, ..shared.source.sidecar(from, keep).await? };
     let given = if keep.is_more() {
         shared.target.set_sidecar(path, &found, keep).await?
     } else {
@@ -69,7 +69,7 @@ pub(crate) async fn carry_directory(
     };
     streams(shared, &found, from, path).await?;
     shared.lose(&given.lost);
-    Ok(like.with_sidecar(&given, facts.kind))
+    Ok(like.with_sidecar(&given, attributes.kind))
 }
 
 /// Copies named streams, one after the other.

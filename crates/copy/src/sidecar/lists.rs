@@ -5,7 +5,7 @@
 //! Entries that the other side cannot express are left out. Each result tells whether there were any.
 
 use client::nfs::{AccessEntry, AceFlags, AceMask, AceType};
-use volume::security::posix::{PlainNumbers, PosixAcl, from_posix, posix_of};
+use volume::security::posix::{PlainIdMap, PosixAcl, from_posix, posix_of};
 use volume::security::{self, Ace, AceKind, Acl, Control, Descriptor, Rights, Sid, mode_of, well_known};
 
 use super::{List, Owner, OwnerId};
@@ -31,7 +31,7 @@ impl List {
         let (user, group) = owner.and_then(Owner::sids).unwrap_or((well_known::NULL, well_known::NULL));
         match self {
             List::Nt(descriptor) => ((**descriptor).clone(), true),
-            List::Posix(list) => (from_posix(list, user, group, READ_RUNS_NOTHING, &PlainNumbers), true),
+            List::Posix(list) => (from_posix(list, user, group, READ_RUNS_NOTHING, &PlainIdMap), true),
             List::Nfs(list) => nt_of_nfs(list, user, group),
         }
     }
@@ -50,7 +50,7 @@ impl List {
         let mode = mode_of(&descriptor, is_directory, current);
         // As with permission bits, a file that nobody can run is not made runnable.
         let runs = is_directory || current & 0o111 != 0;
-        let (list, rest) = posix_of(&descriptor, is_directory, mode, runs, &PlainNumbers);
+        let (list, rest) = posix_of(&descriptor, is_directory, mode, runs, &PlainIdMap);
         (list, all && rest)
     }
 

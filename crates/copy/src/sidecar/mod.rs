@@ -6,8 +6,8 @@
 //! counted, and reported once ([`Lost`]).
 
 pub(crate) mod carry;
-pub(crate) mod kept;
 pub(crate) mod lists;
+pub(crate) mod silent_losses;
 
 use client::nfs::AccessEntry;
 use volume::security::{Descriptor, Sid};

@@ -9,10 +9,10 @@ use nfs_wire::types::Verifier;
 use smb_wire::fscc::FileAttributes;
 use tokio::sync::OnceCell;
 
+use super::file_length::FileLength;
 use super::holes::Holes;
-use super::reach::Reach;
 use super::{local as host, nfs, smb};
-use crate::Keep;
+use crate::PreservedParts;
 use crate::error::{Fault, FileResult};
 use crate::sidecar::{Sidecar, SidecarOutcome};
 
@@ -25,7 +25,7 @@ pub(crate) struct File {
     /// Whether a share keeps its holes, once that has been requested.
     keeps_holes: OnceCell<bool>,
     /// Its length, or the length after the pending writes.
-    pub(super) reach: Reach,
+    pub(super) length: FileLength,
     /// The verifier of the first WRITE to an export. The server has lost nothing as long as it stays the
     /// same.
     verifier: Mutex<Option<Verifier>>,
@@ -37,7 +37,7 @@ impl File {
     pub(super) fn new(file: RemoteFile) -> File {
         let instance = if let RemoteFile::Nfs(file, _) = &file { file.instance().ok() } else { None };
         File {
-            reach: Reach::new(file.size()),
+            length: FileLength::new(file.size()),
             file,
             holes: Holes::default(),
             keeps_holes: OnceCell::new(),
@@ -53,7 +53,7 @@ impl File {
 
     /// Writes all of `data` at `offset`.
     pub(crate) async fn write(&self, offset: u64, data: &Bytes) -> FileResult<()> {
-        self.reach.note(offset + data.len() as u64).await;
+        self.length.note(offset + data.len() as u64).await;
         match self.file.write_all(offset, data).await? {
             Some(verifier) => self.compare(verifier),
             None => Ok(()),
@@ -108,12 +108,12 @@ impl File {
     }
 
     /// Its present attributes.
-    pub(crate) async fn facts(&self) -> FileResult<Attributes> {
+    pub(crate) async fn attributes(&self) -> FileResult<Attributes> {
         Ok(self.file.stat().await?)
     }
 
     /// Reads its sidecar data.
-    pub(crate) async fn sidecar(&self, keep: &Keep) -> FileResult<Sidecar> {
+    pub(crate) async fn sidecar(&self, keep: &PreservedParts) -> FileResult<Sidecar> {
         match &self.file {
             RemoteFile::Local(file) => {
                 let (file, keep) = (file.file().clone(), *keep);
@@ -125,7 +125,11 @@ impl File {
     }
 
     /// Sets its sidecar data.
-    pub(crate) async fn set_sidecar(&self, sidecar: &Sidecar, keep: &Keep) -> FileResult<SidecarOutcome> {
+    pub(crate) async fn set_sidecar(
+        &self,
+        sidecar: &Sidecar,
+        keep: &PreservedParts,
+    ) -> FileResult<SidecarOutcome> {
         match &self.file {
             RemoteFile::Local(file) => {
                 let (file, sidecar, keep) = (file.file().clone(), sidecar.clone(), *keep);
@@ -137,7 +141,7 @@ impl File {
     }
 
     pub(crate) async fn set_length(&self, length: u64) -> FileResult<()> {
-        self.reach.set(length, async || Ok(self.file.set_length(length).await?)).await
+        self.length.set(length, async || Ok(self.file.set_length(length).await?)).await
     }
 
     /// Whether written data may be lost until [`File::settle_data`] has succeeded.

@@ -3,7 +3,7 @@
 use super::Tree;
 use crate::error::{Fault, FileResult};
 use crate::sidecar::Owner;
-use crate::tree::like::Like;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// A symbolic link.
 #[derive(Debug, Clone)]
@@ -75,7 +75,7 @@ impl Tree {
         path: &str,
         part: &str,
         link: &Link,
-        like: &Like,
+        like: &TargetAttributes,
     ) -> FileResult<LinkMade> {
         if link.is_of_windows() && !self.is_share() {
             return Ok(LinkMade::No);
@@ -141,7 +141,10 @@ mod tests {
             ("../data", Some(vec![1]), LinkMade::Yes),
             ("/??/C:/data", None, LinkMade::Yes),
         ] {
-            let put = tree.put_link("link", "part", &link(text, reparse), &Like::default()).await.unwrap();
+            let put = tree
+                .put_link("link", "part", &link(text, reparse), &TargetAttributes::default())
+                .await
+                .unwrap();
             assert_eq!(put, made, "{text}");
             let there = std::fs::read_link(dir.path().join("link")).ok();
             assert_eq!(there.as_deref(), (made == LinkMade::Yes).then_some(Path::new(text)));

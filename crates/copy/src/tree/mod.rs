@@ -9,30 +9,30 @@
 //! fits one piece, else with [`Tree::create`] and [`Tree::finish`]. Otherwise its directory has a temporary
 //! name ([`Tree::staging_path`]).
 
-pub(crate) mod carried;
-pub(crate) mod facts;
 mod file;
+mod file_length;
 mod holes;
-pub(crate) mod like;
 pub(crate) mod links;
+pub(crate) mod listing;
 mod local;
 mod nfs;
 pub(crate) mod offload;
-mod reach;
+pub(crate) mod path_traffic;
 mod smb;
+pub(crate) mod target_attributes;
 
 use bytes::Bytes;
 use client::remote::{Attributes, Directory, Entry, MountOptions, OpenMode, RemoteSession};
 use client::{ChannelStatus, Scheme, Url};
 use tokio::task::JoinHandle;
 
-use crate::Keep;
+use crate::PreservedParts;
 use crate::error::{Error, Fault, FileResult};
 use crate::plan::Access;
 use crate::sidecar::{Sidecar, SidecarOutcome};
-use crate::tree::carried::Carried;
-use crate::tree::facts::{Fetched, Listing, Spot};
-use crate::tree::like::Like;
+use crate::tree::listing::{Fetched, Listing, TargetName};
+use crate::tree::path_traffic::PathTraffic;
+use crate::tree::target_attributes::TargetAttributes;
 pub(crate) use file::File;
 
 /// One side of a copy.
@@ -88,7 +88,7 @@ impl Tree {
     }
 
     /// The same for a new file or directory, which will be made as `like` says.
-    fn at_new(&self, path: &str, like: &Like) -> (Directory, String) {
+    fn at_new(&self, path: &str, like: &TargetAttributes) -> (Directory, String) {
         // The umask of this process takes its part of the bits on this host.
         let (file, directory) = if let Tree::Local(_) = self { (0o666, 0o777) } else { (0o644, 0o755) };
         let (file_mode, dir_mode) = (like.first_mode(file), like.first_mode(directory));
@@ -121,7 +121,7 @@ impl Tree {
             }
         };
         match known {
-            Ok(facts) => Ok(Some(facts)),
+            Ok(attributes) => Ok(Some(attributes)),
             Err(error) if error.is_missing() => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -139,7 +139,7 @@ impl Tree {
 
     /// Creates the directory `path`, which will be made as `like` says. Returns false if it exists, which is
     /// as good.
-    pub(crate) async fn make_directory(&self, path: &str, like: &Like) -> FileResult<bool> {
+    pub(crate) async fn make_directory(&self, path: &str, like: &TargetAttributes) -> FileResult<bool> {
         let (directory, path) = self.at_new(path, like);
         match directory.make_directory(&path, false).await {
             Err(error) if error.is_taken() => Ok(false),
@@ -176,7 +176,12 @@ impl Tree {
 
     /// Renames the directory `path` to `new_path`, which must not exist, and makes it as `like` says. Returns
     /// false if only the former was done.
-    pub(crate) async fn rename_directory(&self, path: &str, new_path: &str, like: &Like) -> FileResult<bool> {
+    pub(crate) async fn rename_directory(
+        &self,
+        path: &str,
+        new_path: &str,
+        like: &TargetAttributes,
+    ) -> FileResult<bool> {
         self.share()?.rename_directory(path, new_path, like).await
     }
 
@@ -186,7 +191,7 @@ impl Tree {
     }
 
     /// Makes the directory `path` as `like` says.
-    pub(crate) async fn settle_directory(&self, path: &str, like: &Like) -> FileResult<()> {
+    pub(crate) async fn settle_directory(&self, path: &str, like: &TargetAttributes) -> FileResult<()> {
         of_side!(self, side => side.settle_directory(path, like).await)
     }
 
@@ -219,14 +224,14 @@ impl Tree {
         path: &str,
         part: &str,
         content: &Bytes,
-        like: &Like,
-        spot: Spot,
+        like: &TargetAttributes,
+        spot: TargetName,
     ) -> FileResult<()> {
         if let Tree::Smb(side) = self {
             let is_done = match spot {
-                Spot::Taken => false,
-                Spot::Free => side.put_new(path, Some(part), content, like).await?,
-                Spot::Unseen => side.put_new(path, None, content, like).await?,
+                TargetName::Taken => false,
+                TargetName::Free => side.put_new(path, Some(part), content, like).await?,
+                TargetName::Unseen => side.put_new(path, None, content, like).await?,
             };
             if is_done {
                 return Ok(());
@@ -242,7 +247,7 @@ impl Tree {
     }
 
     /// Opens `part` to write, with the content that it has. It will be made as `like` says.
-    pub(crate) async fn create(&self, part: &str, like: &Like) -> FileResult<File> {
+    pub(crate) async fn create(&self, part: &str, like: &TargetAttributes) -> FileResult<File> {
         if let Tree::Smb(side) = self {
             return side.create(part).await;
         }
@@ -251,12 +256,18 @@ impl Tree {
     }
 
     /// Makes the open file `part` as `like` says, and renames it to `path`.
-    pub(crate) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> FileResult<()> {
+    pub(crate) async fn finish(
+        &self,
+        file: File,
+        part: &str,
+        path: &str,
+        like: &TargetAttributes,
+    ) -> FileResult<()> {
         of_side!(self, side => side.finish(file, part, path, like).await)
     }
 
     /// Reads the sidecar data of the directory `path`.
-    pub(crate) async fn sidecar(&self, path: &str, keep: &Keep) -> FileResult<Sidecar> {
+    pub(crate) async fn sidecar(&self, path: &str, keep: &PreservedParts) -> FileResult<Sidecar> {
         of_side!(self, side => side.sidecar(path, keep).await)
     }
 
@@ -265,7 +276,7 @@ impl Tree {
         &self,
         path: &str,
         sidecar: &Sidecar,
-        keep: &Keep,
+        keep: &PreservedParts,
     ) -> FileResult<SidecarOutcome> {
         of_side!(self, side => side.set_sidecar(path, sidecar, keep).await)
     }
@@ -342,8 +353,8 @@ impl Tree {
     }
 
     /// The bytes that the connections to the server have carried.
-    pub(crate) fn carried(&self) -> Carried {
-        Carried::by(&self.channels())
+    pub(crate) fn carried(&self) -> PathTraffic {
+        PathTraffic::by(&self.channels())
     }
 
     /// Leaves the server.

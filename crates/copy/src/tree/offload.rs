@@ -64,7 +64,7 @@ impl OffloadSource {
                 if smb::offload::clone(self, source, writer, target, at, length).await? {
                     return Ok(());
                 }
-                writer.reach.note(at + length).await;
+                writer.length.note(at + length).await;
                 Ok(target.copy_from(key, at, length).await?)
             }
             (RemoteFile::Nfs(source, _), _, RemoteFile::Nfs(target, _)) => {
@@ -104,7 +104,7 @@ impl OffloadSource {
     }
 
     /// Its present attributes.
-    pub(crate) async fn facts(&self) -> FileResult<Attributes> {
+    pub(crate) async fn attributes(&self) -> FileResult<Attributes> {
         Ok(self.file.stat().await?)
     }
 

@@ -47,7 +47,7 @@ const TIME_FOR_THE_END: Duration = Duration::from_millis(600);
 impl Examination<'_> {
     /// The round trip in ms.
     fn trip_ms(&self) -> f64 {
-        self.facts.transport.as_ref().and_then(|it| it.connect.median()).unwrap_or(1.0)
+        self.measurements.transport.as_ref().and_then(|it| it.connect.median()).unwrap_or(1.0)
     }
 
     /// The time for which a connection runs before it is measured.
@@ -103,8 +103,8 @@ impl Examination<'_> {
             return true;
         }
         let text = format!("{what}: no time was left");
-        if !self.facts.left_out.contains(&text) {
-            self.facts.left_out.push(text);
+        if !self.measurements.left_out.contains(&text) {
+            self.measurements.left_out.push(text);
         }
         false
     }
@@ -113,7 +113,7 @@ impl Examination<'_> {
     async fn bench(&self, extent: u64) -> Result<RunFixture, Stopped> {
         let mut places = Vec::new();
         for session in &self.sessions {
-            let (place, name, mode) = match (&self.scratch, &self.facts.data) {
+            let (parent, name, mode) = match (&self.scratch, &self.measurements.data) {
                 (Some(scratch), _) => {
                     self.made.note(FILE_NAME);
                     (self.directory(session, scratch).await?, FILE_NAME.to_owned(), OpenMode::Make)
@@ -123,10 +123,10 @@ impl Examination<'_> {
                     (self.directory(session, &directory).await?, name, OpenMode::Read)
                 }
             };
-            let opening = tokio::time::timeout(self.course.stall, place.open(&name, mode)).await;
+            let opening = tokio::time::timeout(self.course.stall, parent.open(&name, mode)).await;
             let file = opening.map_err(|_| self.silent(Stage::Data, "opening a file"))?;
             let file = file.map_err(|why| protocol::stopped(Stage::Data, &why))?;
-            places.push((place, Some(Arc::new(file))));
+            places.push((parent, Some(Arc::new(file))));
         }
         let content = noise(LARGE_BLOCK_BYTES as usize);
         Ok(RunFixture { places, extent, content, made: self.made.clone() })
@@ -166,7 +166,7 @@ impl Examination<'_> {
                 cause: Cause::Silent,
             },
         })?;
-        let data = self.facts.data.get_or_insert_default();
+        let data = self.measurements.data.get_or_insert_default();
         // Runs with a limit of the doctor say nothing.
         if data.sawtooth.is_none() && data.bound_mib_s.is_none() {
             data.sawtooth = sawtooth::find(&run);
@@ -194,7 +194,8 @@ async fn close(bench: RunFixture) {
 /// Layer 5.
 pub(crate) async fn data(exam: &mut Examination<'_>) -> Result<(), Stopped> {
     let bound = exam.args.max_rate.map(|rate| rate as f64 / 1_048_576.0);
-    exam.facts.data = Some(Data { bound_mib_s: bound, bound_iops: exam.args.max_iops, ..Data::default() });
+    exam.measurements.data =
+        Some(Data { bound_mib_s: bound, bound_iops: exam.args.max_iops, ..Data::default() });
     prepare(exam).await?;
     if exam.scratch.is_none() && exam.existing.is_none() {
         return Ok(());
@@ -237,9 +238,9 @@ async fn prepare(exam: &mut Examination<'_>) -> Result<(), Stopped> {
     }
     match existing::readable(exam, &root, [SLOW_WAY_BLOCK_BYTES.into(), FILE_BYTES_AT_MOST]).await? {
         Ok(file) => exam.existing = Some(file),
-        Err(reason) => exam.facts.left_out.push(format!("reads and writes: {reason}")),
+        Err(reason) => exam.measurements.left_out.push(format!("reads and writes: {reason}")),
     }
-    exam.facts.data.get_or_insert_default().not_written = not_written;
+    exam.measurements.data.get_or_insert_default().not_written = not_written;
     Ok(())
 }
 
@@ -247,22 +248,22 @@ impl Examination<'_> {
     /// Over NFS the time of a new file shows the server's clock, and an open shows whether delegations
     /// are given. Without a reply in time they stay unknown.
     async fn look_at_clock(&mut self, root: &Directory, scratch: &str) {
-        let Some(Protocol::Nfs(facts)) = &mut self.facts.protocol else { return };
+        let Some(Protocol::Nfs(properties)) = &mut self.measurements.protocol else { return };
         // The second file is created when a delegation is requested.
         ["clock", "own"].iter().for_each(|name| self.made.note(name));
         let looking = async {
-            let place = root.directory(scratch).await.ok()?;
+            let parent = root.directory(scratch).await.ok()?;
             let begun = protocol::now_ms();
-            names::create(&place, "clock").await.ok()?;
+            names::create(&parent, "clock").await.ok()?;
             let half = (protocol::now_ms() - begun) / 2;
-            let modified = place.stat("clock").await.ok()?.modified;
+            let modified = parent.stat("clock").await.ok()?.modified;
             Some((modified / 1_000_000) as i64 - begun - half)
         };
-        facts.clock_ahead_ms = tokio::time::timeout(self.course.stall, looking).await.ok().flatten();
+        properties.clock_ahead_ms = tokio::time::timeout(self.course.stall, looking).await.ok().flatten();
         let delegating = protocol::is_given_delegations(&self.how, self.target, self.destination(), scratch);
         let given = tokio::time::timeout(self.course.stall / 2, delegating).await.ok().flatten();
-        if let Some(Protocol::Nfs(facts)) = &mut self.facts.protocol {
-            facts.delegation = given;
+        if let Some(Protocol::Nfs(properties)) = &mut self.measurements.protocol {
+            properties.delegation = given;
         }
     }
 }
@@ -291,16 +292,16 @@ async fn depths(exam: &mut Examination<'_>, extent: u64) -> Result<(), Stopped> 
 /// Layer 6.
 pub(crate) async fn names(exam: &mut Examination<'_>) -> Result<(), Stopped> {
     let Some(scratch) = exam.scratch.clone() else {
-        exam.facts.left_out.push("names: nothing may be made here".to_owned());
+        exam.measurements.left_out.push("names: nothing may be made here".to_owned());
         return Ok(());
     };
     if !exam.has_time(exam.course.names * 4, "names") {
         return Ok(());
     }
-    let place = exam.directory(&exam.sessions[0], &scratch).await?;
+    let parent = exam.directory(&exam.sessions[0], &scratch).await?;
     let until = Instant::now() + exam.left().saturating_sub(TIME_FOR_THE_END * 2);
-    let is_smb = matches!(exam.facts.protocol, Some(Protocol::Smb(_)));
-    let several = exam.facts.connections.as_ref().is_some_and(|it| it.got > 1);
+    let is_smb = matches!(exam.measurements.protocol, Some(Protocol::Smb(_)));
+    let several = exam.measurements.connections.as_ref().is_some_and(|it| it.got > 1);
     let bounds = names::Bounds {
         delete_trips: if is_smb && several { 2 } else { 1 },
         time: exam.course.names,
@@ -309,8 +310,8 @@ pub(crate) async fn names(exam: &mut Examination<'_>) -> Result<(), Stopped> {
         most_per_s: exam.args.max_iops.map(f64::from),
     };
     // Results stay even if the work is cut off.
-    let metadata = exam.facts.metadata.get_or_insert_default();
-    names::measure(&place, &bounds, &exam.made, metadata).await
+    let metadata = exam.measurements.metadata.get_or_insert_default();
+    names::measure(&parent, &bounds, &exam.made, metadata).await
 }
 
 /// Layer 7: the first large reads once more, now that the server has worked for a while.

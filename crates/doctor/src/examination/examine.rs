@@ -70,7 +70,7 @@ impl<'a> Examination<'a> {
             args,
             course,
             how,
-            facts: TargetMeasurements { target: text, ..TargetMeasurements::default() },
+            measurements: TargetMeasurements { target: text, ..TargetMeasurements::default() },
             sessions: Vec::new(),
             scratch: None,
             made: CreatedNames::default(),
@@ -95,21 +95,25 @@ impl<'a> Examination<'a> {
             ended = tokio::time::timeout_at(self.until.into(), self.layers()).await;
         }
         let took = self.until - self.begun;
-        let stopped = ended.unwrap_or_else(|_| Err(cut(&self.facts, Cause::Other, took))).err();
-        self.facts.stopped = stopped.map(|it| self.by_the_path(it));
+        let stopped = ended.unwrap_or_else(|_| Err(cut(&self.measurements, Cause::Other, took))).err();
+        self.measurements.stopped = stopped.map(|it| self.by_the_path(it));
     }
 
     /// The meaning of a silence on a path that loses large packets: the server is not at fault.
     fn by_the_path(&self, stopped: Stopped) -> Stopped {
-        let loses =
-            self.facts.transport.as_ref().and_then(|it| it.packets).is_some_and(|it| it.lost.is_some());
+        let loses = self
+            .measurements
+            .transport
+            .as_ref()
+            .and_then(|it| it.packets)
+            .is_some_and(|it| it.lost.is_some());
         let is_silent = stopped.stalled || stopped.cause == Cause::Silent;
         if loses && is_silent { Stopped { cause: Cause::LargePackets, ..stopped } } else { stopped }
     }
 
     /// Layers 1 and 2.
     pub(crate) async fn reach(&mut self) -> Result<(), Stopped> {
-        self.facts.route = Some(find(&self.target.host, self.target.port, self.course.stall).await?);
+        self.measurements.route = Some(find(&self.target.host, self.target.port, self.course.stall).await?);
         self.transport().await
     }
 
@@ -117,7 +121,7 @@ impl<'a> Examination<'a> {
     async fn meet(&mut self) -> Result<(), Stopped> {
         let (stall, address) = (self.course.stall, self.destination());
         let (session, agreed) = protocol::open(&self.how, self.target, address, stall).await?;
-        self.facts.protocol = Some(agreed);
+        self.measurements.protocol = Some(agreed);
         self.sessions.push(session);
         self.first_words().await
     }
@@ -143,21 +147,23 @@ impl<'a> Examination<'a> {
     async fn transactions_before(&mut self) -> Option<Transactions> {
         let source = self.args.server.clone()?;
         let asked = server_account::transactions(source, self.course.stall).await;
-        asked.map_err(|why| self.facts.left_out.push(format!("the server's own account: {why}"))).ok()
+        asked.map_err(|why| self.measurements.left_out.push(format!("the server's own account: {why}"))).ok()
     }
 
     /// Records the transactions on this share since `before`.
     async fn record_transactions_since(&mut self, before: Option<Transactions>) {
         let (Some(before), Some(source)) = (before, self.args.server.clone()) else { return };
         match server_account::transactions(source, self.course.stall).await {
-            Ok(now) => self.facts.told = server_account::transactions_between(&before, &now, self.target),
-            Err(why) => self.facts.left_out.push(format!("the server's own account: {why}")),
+            Ok(now) => {
+                self.measurements.told = server_account::transactions_between(&before, &now, self.target)
+            }
+            Err(why) => self.measurements.left_out.push(format!("the server's own account: {why}")),
         }
     }
 
     /// The address of the server.
     pub(crate) fn destination(&self) -> SocketAddr {
-        let route = self.facts.route.as_ref();
+        let route = self.measurements.route.as_ref();
         route.map_or_else(|| SocketAddr::from(([0; 4], 0)), crate::measurements::Route::destination)
     }
 
@@ -168,7 +174,7 @@ impl<'a> Examination<'a> {
 
     /// Finds the address that answers, and measures its connects.
     async fn transport(&mut self) -> Result<(), Stopped> {
-        let Some(route) = &mut self.facts.route else { return Ok(()) };
+        let Some(route) = &mut self.measurements.route else { return Ok(()) };
         // A name with many addresses of a dead host must not take all the time: that would say nothing
         // about the host.
         let tried = route.addresses.len().clamp(1, ADDRESSES_TRIED);
@@ -195,7 +201,7 @@ impl<'a> Examination<'a> {
         let connect = ping::series(to, connects, Duration::from_millis(10), self.course.limit / 8).await;
         let sysctl = |name: &str| std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok();
         let largest = |name: &str| sysctl(name)?.split_whitespace().nth(2)?.parse::<u64>().ok();
-        self.facts.transport = Some(Transport {
+        self.measurements.transport = Some(Transport {
             connect,
             // By default half of a receive buffer is the kernel's own (tcp_adv_win_scale).
             receive_window: largest("tcp_rmem").map(|it| it / 2),
@@ -206,7 +212,7 @@ impl<'a> Examination<'a> {
         if !route.is_here() {
             let probed = tokio::time::timeout(self.course.limit / 3, packets::probe(to)).await;
             let packets = probed.unwrap_or_default();
-            self.facts.transport.get_or_insert_default().packets = packets;
+            self.measurements.transport.get_or_insert_default().packets = packets;
         }
         Ok(())
     }
@@ -227,7 +233,7 @@ impl<'a> Examination<'a> {
             echo.map_err(silent)?.map_err(|why| protocol::stopped(Stage::Share, &why))?;
             times.push(begun.elapsed().as_secs_f64() * 1000.0);
         }
-        match &mut self.facts.protocol {
+        match &mut self.measurements.protocol {
             Some(Protocol::Smb(smb)) => smb.echo_ms = times,
             Some(Protocol::Nfs(nfs)) => nfs.echo_ms = times,
             _ => {}
@@ -239,14 +245,14 @@ impl<'a> Examination<'a> {
     async fn connections(&mut self) -> Result<(), Stopped> {
         let asked = self.course.connections.last().copied().unwrap_or(1);
         let client_off = self.args.one_connection;
-        let mut facts = Connections { asked, client_off, ..Connections::default() };
-        let offered = match (&self.sessions[0], &self.facts.protocol) {
+        let mut connections = Connections { asked, client_off, ..Connections::default() };
+        let offered = match (&self.sessions[0], &self.measurements.protocol) {
             (RemoteSession::Smb { .. }, Some(Protocol::Smb(smb))) => {
                 smb.capabilities.contains(&"Multichannel")
             }
             _ => true,
         };
-        facts.offered = offered;
+        connections.offered = offered;
         if let (RemoteSession::Smb { session, .. }, true) = (&self.sessions[0], offered) {
             let asking = async {
                 let tree = session.connect("IPC$").await?;
@@ -255,17 +261,20 @@ impl<'a> Examination<'a> {
                 interfaces
             };
             match tokio::time::timeout(self.course.stall, asking).await {
-                Ok(Ok(list)) => facts.interfaces = self.probed(&list).await,
+                Ok(Ok(list)) => connections.interfaces = self.probed(&list).await,
                 Ok(Err(why)) => {
-                    facts.failure = Some(format!("the server does not tell its addresses: {why}"))
+                    connections.failure = Some(format!("the server does not tell its addresses: {why}"))
                 }
-                Err(_) => facts.failure = Some("the server did not tell its addresses in time".to_owned()),
+                Err(_) => {
+                    connections.failure = Some("the server did not tell its addresses in time".to_owned())
+                }
             }
         }
         let begun = Instant::now();
-        let found = if client_off { Ok(1) } else { self.plan_addresses(asked, &facts.interfaces).await };
+        let found =
+            if client_off { Ok(1) } else { self.plan_addresses(asked, &connections.interfaces).await };
         let possible = found.unwrap_or_else(|why| {
-            facts.failure.get_or_insert(why);
+            connections.failure.get_or_insert(why);
             1
         });
         let widening = self.sessions[0].widen(possible as usize, &self.addresses);
@@ -277,20 +286,20 @@ impl<'a> Examination<'a> {
                 (got, Some("a further connection was not answered in time".to_owned()))
             }
         };
-        facts.got = got as u32;
-        facts.opened_in_ms = (got > 1).then(|| begun.elapsed().as_secs_f64() * 1000.0);
-        facts.failure = failure.or(facts.failure.take()).or_else(|| {
+        connections.got = got as u32;
+        connections.opened_in_ms = (got > 1).then(|| begun.elapsed().as_secs_f64() * 1000.0);
+        connections.failure = failure.or(connections.failure.take()).or_else(|| {
             let text = "the server offers no address that would take more of them".to_owned();
-            (facts.got < asked && !client_off).then_some(text)
+            (connections.got < asked && !client_off).then_some(text)
         });
         let peers: Vec<IpAddr> = self.sessions[0].channels().iter().map(|it| it.peer.ip()).collect();
-        let own = self.facts.route.as_ref().and_then(|it| it.source);
-        facts.client_index = own.and_then(route::interface_index);
-        judge(&mut facts.interfaces, &peers, own, facts.got);
+        let own = self.measurements.route.as_ref().and_then(|it| it.source);
+        connections.client_index = own.and_then(route::interface_index);
+        judge(&mut connections.interfaces, &peers, own, connections.got);
         // Runs begin with one connection.
         self.sessions[0].narrow(1);
-        facts.separate_sessions = facts.got == 1 && asked > 1;
-        self.facts.connections = Some(facts);
+        connections.separate_sessions = connections.got == 1 && asked > 1;
+        self.measurements.connections = Some(connections);
         Ok(())
     }
 
@@ -349,7 +358,7 @@ impl<'a> Examination<'a> {
 
     /// Opens `count` connections for the next run. Returns how many there are.
     pub(crate) async fn open_connections(&mut self, count: u32) -> Result<u32, Stopped> {
-        let separate = self.facts.connections.as_ref().is_some_and(|it| it.separate_sessions);
+        let separate = self.measurements.connections.as_ref().is_some_and(|it| it.separate_sessions);
         if !separate {
             let widening = self.sessions[0].widen(count as usize, &self.addresses);
             let widened = tokio::time::timeout(self.course.stall * 2, widening).await;
@@ -383,14 +392,14 @@ impl<'a> Examination<'a> {
 
     fn note_end(&mut self) {
         let first = self.accounts().into_iter().next().map(|(_, _, info)| info);
-        if let (Some(route), Some(info)) = (&mut self.facts.route, &first) {
+        if let (Some(route), Some(info)) = (&mut self.measurements.route, &first) {
             route.path_mtu = Some(info.path_mtu).filter(|it| *it > 0);
         }
-        if let Some(transport) = &mut self.facts.transport {
+        if let Some(transport) = &mut self.measurements.transport {
             transport.first_connection = first;
         }
         if let (Some(Protocol::Smb(smb)), Some(RemoteSession::Smb { connection, .. })) =
-            (&mut self.facts.protocol, self.sessions.first())
+            (&mut self.measurements.protocol, self.sessions.first())
         {
             smb.credits = connection.credits();
             smb.protection_ns_per_mib = protocol::protection_ns(connection, smb);
@@ -399,8 +408,8 @@ impl<'a> Examination<'a> {
 
     /// The round trip to the server itself, as far as it is known.
     fn trip(&self) -> Duration {
-        let connect = self.facts.transport.as_ref().and_then(|it| it.connect.median());
-        let echo = match &self.facts.protocol {
+        let connect = self.measurements.transport.as_ref().and_then(|it| it.connect.median());
+        let echo = match &self.measurements.protocol {
             Some(Protocol::Smb(smb)) => median(&smb.echo_ms),
             Some(Protocol::Nfs(nfs)) => median(&nfs.echo_ms),
             _ => None,
@@ -429,14 +438,14 @@ impl<'a> Examination<'a> {
         if let Some(scratch) = self.scratch.take()
             && !self.cleared(&scratch, until).await
         {
-            self.facts.left_behind = Some(join(&self.target.path, &scratch));
+            self.measurements.left_behind = Some(join(&self.target.path, &scratch));
         }
         self.close_all(patience(LOG_OFF, until)).await;
     }
 
     async fn cleared(&mut self, scratch: &str, until: Instant) -> bool {
         let directory = &self.target.path;
-        if self.facts.stopped.is_some() {
+        if self.measurements.stopped.is_some() {
             // Operations under way may have files open. These are closed with their session.
             self.close_all(patience(LOG_OFF / 2, until)).await;
         }

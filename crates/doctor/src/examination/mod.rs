@@ -22,7 +22,7 @@ pub(crate) struct Examination<'a> {
     pub(crate) args: &'a Args,
     pub(crate) course: &'a MeasurementBudget,
     pub(crate) how: ClientOptions,
-    pub(crate) facts: TargetMeasurements,
+    pub(crate) measurements: TargetMeasurements,
     /// The sessions: one, or several if each takes a single connection.
     pub(crate) sessions: Vec<RemoteSession>,
     /// The name of the directory of the test files, after its creation was requested.
@@ -75,8 +75,8 @@ pub(crate) struct Sizes {
 }
 
 /// The end of an examination from outside, with the step that it had reached.
-pub(crate) fn cut(facts: &TargetMeasurements, cause: Cause, limit: Duration) -> Stopped {
-    let stage = match facts {
+pub(crate) fn cut(measurements: &TargetMeasurements, cause: Cause, limit: Duration) -> Stopped {
+    let stage = match measurements {
         TargetMeasurements { route: None, .. } => Stage::Name,
         TargetMeasurements { transport: None, .. } => Stage::Connect,
         TargetMeasurements { protocol: None, .. } => Stage::Negotiate,

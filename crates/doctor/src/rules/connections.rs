@@ -1,6 +1,6 @@
 //! Layer 4: the number of connections, their addresses, and the gain of further ones.
 
-use load::comparison::{UNFELT_PART, Worth};
+use load::comparison::{GainVerdict, UNFELT_PART};
 
 use super::{gain, short, shown};
 use crate::connection_gain::{Gain, WORTH};
@@ -8,31 +8,35 @@ use crate::finding::{ChangeLocation, Finding, Layer};
 use crate::measurements::{Channel, Connections, Protocol, Run, RunKind, TargetMeasurements, median};
 use crate::mount::Mount;
 
-pub(super) fn connections(facts: &TargetMeasurements) -> Vec<Finding> {
-    let Some(connections) = &facts.connections else { return Vec::new() };
+pub(super) fn connections(measurements: &TargetMeasurements) -> Vec<Finding> {
+    let Some(connections) = &measurements.connections else { return Vec::new() };
     // The kernel's own client decides about the connections of a mount: [`mount`].
-    if matches!(facts.protocol, Some(Protocol::Mount(_))) {
+    if matches!(measurements.protocol, Some(Protocol::Mount(_))) {
         return Vec::new();
     }
-    let is_smb = matches!(facts.protocol, Some(Protocol::Smb(_)));
+    let is_smb = matches!(measurements.protocol, Some(Protocol::Smb(_)));
     let mut found = Vec::new();
     found.extend(unreachable(connections));
     found.extend(slow_one(connections));
-    found.extend(if is_smb { few_channels(facts, connections) } else { few_of_nfs(facts, connections) });
+    found.extend(if is_smb {
+        few_channels(measurements, connections)
+    } else {
+        few_of_nfs(measurements, connections)
+    });
     if found.iter().all(|it| it.kind == "unreachable_address") && connections.got > 1 {
-        found.extend(worth(facts));
+        found.extend(worth(measurements));
     }
     found
 }
 
 /// The gain of several connections, if they are available. Advice is given only if the whole range of the
 /// turns lies on one side.
-fn worth(facts: &TargetMeasurements) -> Option<Finding> {
-    let gain = gain(facts)?;
+fn worth(measurements: &TargetMeasurements) -> Option<Finding> {
+    let gain = gain(measurements)?;
     let (one, many) = (gain.one, gain.many);
     let count = many.connections;
     let Some(range) = gain.range else {
-        return Some(unknown(facts, &gain));
+        return Some(unknown(measurements, &gain));
     };
     let times = format!(
         "{} times as much ({} to {} in {} turns)",
@@ -41,28 +45,28 @@ fn worth(facts: &TargetMeasurements) -> Option<Finding> {
         short(range.most),
         one.turns.len().min(many.turns.len())
     );
-    let data = facts.data.as_ref()?;
+    let data = measurements.data.as_ref()?;
     let is_past = |run: &Run| run.work == many.work && run.connections > count;
     let behind = if data.runs.iter().any(is_past) { ", and more bring little" } else { "" };
     let (kind, says) = match range.says(WORTH) {
-        Worth::More => (
+        GainVerdict::More => (
             "worth",
             format!(
                 "one connection uses only a part of what is possible: {count} of them are worth \
                  {times}{behind}"
             ),
         ),
-        Worth::Enough if range.least > 1.0 => {
+        GainVerdict::Enough if range.least > 1.0 => {
             ("little_gain", format!("further connections gain little: {count} carry {times}"))
         }
-        Worth::Enough => (
+        GainVerdict::Enough => (
             "no_gain",
             format!(
                 "further connections make nothing faster here, and only help when one is lost: {count} carry \
                  {times}"
             ),
         ),
-        Worth::Unsure => (
+        GainVerdict::Unsure => (
             "gain_unsure",
             format!(
                 "the gain of further connections is not certain, because the turns differ by themselves: \
@@ -72,11 +76,11 @@ fn worth(facts: &TargetMeasurements) -> Option<Finding> {
     };
     let mut finding =
         Finding::note(Layer::Connections, kind, says).by(shown(one)).by(shown(many)).range(range);
-    finding.rests_on.extend(others(facts));
+    finding.rests_on.extend(others(measurements));
     if kind != "worth" {
         return Some(finding);
     }
-    let what = match facts.protocol {
+    let what = match measurements.protocol {
         Some(Protocol::Smb(_)) => format!(
             "mount with multichannel,max_channels={count}; Windows does so by itself; copy with several \
              threads"
@@ -87,8 +91,8 @@ fn worth(facts: &TargetMeasurements) -> Option<Finding> {
 }
 
 /// The finding for runs whose turns say nothing about further connections, with the reason.
-fn unknown(facts: &TargetMeasurements, gain: &Gain<'_>) -> Finding {
-    let why = match (others(facts), gain.one.turns.len().min(gain.many.turns.len())) {
+fn unknown(measurements: &TargetMeasurements, gain: &Gain<'_>) -> Finding {
+    let why = match (others(measurements), gain.one.turns.len().min(gain.many.turns.len())) {
         (_, ..2) => "there was no time for a second turn: take a longer course".to_owned(),
         (Some(others), _) => format!("{others}: stop them, and examine again"),
         (None, _) => "one turn made no progress: examine again when the server answers evenly".to_owned(),
@@ -98,20 +102,20 @@ fn unknown(facts: &TargetMeasurements, gain: &Gain<'_>) -> Finding {
 }
 
 /// The use of this host's processors by other programs, if it matters.
-pub(super) fn others(facts: &TargetMeasurements) -> Option<String> {
-    let others = facts.data.as_ref()?.others.filter(|it| it.part >= UNFELT_PART)?;
+pub(super) fn others(measurements: &TargetMeasurements) -> Option<String> {
+    let others = measurements.data.as_ref()?.others.filter(|it| it.part >= UNFELT_PART)?;
     let used = short(others.part * f64::from(others.processors));
     Some(format!("other programs used {used} of the {} processors of this host meanwhile", others.processors))
 }
 
-fn few_channels(facts: &TargetMeasurements, connections: &Connections) -> Option<Finding> {
+fn few_channels(measurements: &TargetMeasurements, connections: &Connections) -> Option<Finding> {
     if connections.got >= connections.asked || connections.asked < 2 {
         return None;
     }
     let without_rss = !connections.interfaces.is_empty() && connections.interfaces.iter().all(|it| !it.rss);
     let failure = connections.failure.clone().unwrap_or_default();
     if connections.client_off && connections.offered {
-        return Some(client_off(facts, connections, true));
+        return Some(client_off(measurements, connections, true));
     }
     let (kind, says, what) = match (connections.offered, without_rss) {
         (false, _) => (
@@ -143,24 +147,24 @@ fn few_channels(facts: &TargetMeasurements, connections: &Connections) -> Option
     if !failure.is_empty() {
         finding = finding.by(failure);
     }
-    Some(with_gain(facts, connections, finding).change(ChangeLocation::Server, what))
+    Some(with_gain(measurements, connections, finding).change(ChangeLocation::Server, what))
 }
 
 /// Adds the gain of more connections. Without a gain, or with an unknown one, the finding becomes a note.
-fn with_gain(facts: &TargetMeasurements, connections: &Connections, finding: Finding) -> Finding {
+fn with_gain(measurements: &TargetMeasurements, connections: &Connections, finding: Finding) -> Finding {
     // Several sessions with a connection each together reach the rate that several channels of one would
     // reach.
-    let Some(gain) = gain(facts) else { return finding.only_a_note_unless(false) };
+    let Some(gain) = gain(measurements) else { return finding.only_a_note_unless(false) };
     let (one, best) = (gain.one, gain.many);
     // On a short path to a host without idle time, rates differ by themselves.
-    let has_time = one.idle > 0.1 || super::rtt(facts).is_some_and(|it| it > 1.0);
+    let has_time = one.idle > 0.1 || super::rtt(measurements).is_some_and(|it| it > 1.0);
     let is_sure = gain.is_sure() && has_time;
     let mut finding = finding.by(shown(one)).by(shown(best));
     if connections.separate_sessions {
         finding =
             finding.by(format!("each of those {} connections was a session of its own", best.connections));
     }
-    finding.rests_on.extend(others(facts));
+    finding.rests_on.extend(others(measurements));
     if is_sure && connections.separate_sessions {
         finding = finding.gain(gain.times());
     }
@@ -169,7 +173,7 @@ fn with_gain(facts: &TargetMeasurements, connections: &Connections, finding: Fin
 }
 
 /// The finding that this client uses one connection although the server offers more.
-fn client_off(facts: &TargetMeasurements, connections: &Connections, is_smb: bool) -> Finding {
+fn client_off(measurements: &TargetMeasurements, connections: &Connections, is_smb: bool) -> Finding {
     let (kind, says, what) = match is_smb {
         true => (
             "client_multichannel_off",
@@ -186,15 +190,15 @@ fn client_off(facts: &TargetMeasurements, connections: &Connections, is_smb: boo
     };
     let finding =
         Finding::held(Layer::Connections, kind, says).by("1 connection was asked for (--one-connection)");
-    with_gain(facts, connections, finding).change(ChangeLocation::Client, what)
+    with_gain(measurements, connections, finding).change(ChangeLocation::Client, what)
 }
 
-fn few_of_nfs(facts: &TargetMeasurements, connections: &Connections) -> Option<Finding> {
+fn few_of_nfs(measurements: &TargetMeasurements, connections: &Connections) -> Option<Finding> {
     if connections.got >= connections.asked || connections.asked < 2 {
         return None;
     }
     if connections.client_off {
-        return Some(client_off(facts, connections, false));
+        return Some(client_off(measurements, connections, false));
     }
     let says = format!(
         "the server took {} connections of one session, {} were tried",
@@ -204,7 +208,7 @@ fn few_of_nfs(facts: &TargetMeasurements, connections: &Connections) -> Option<F
     if let Some(failure) = &connections.failure {
         finding = finding.by(failure.clone());
     }
-    let sure = gain(facts).filter(Gain::is_sure);
+    let sure = gain(measurements).filter(Gain::is_sure);
     let is_sure = sure.is_some();
     if let Some(gain) = sure {
         finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
@@ -283,8 +287,8 @@ fn slow_one(connections: &Connections) -> Option<Finding> {
 }
 
 /// The findings about a mount of the kernel.
-pub(super) fn mount(facts: &TargetMeasurements) -> Vec<Finding> {
-    let Some(Protocol::Mount(mount)) = &facts.protocol else { return Vec::new() };
+pub(super) fn mount(measurements: &TargetMeasurements) -> Vec<Finding> {
+    let Some(Protocol::Mount(mount)) = &measurements.protocol else { return Vec::new() };
     let mut found = Vec::new();
     let connected = mount.connected();
     let state = format!("{} connections of this mount are in use", connected);
@@ -310,7 +314,7 @@ pub(super) fn mount(facts: &TargetMeasurements) -> Vec<Finding> {
     } else {
         found.extend(nfs_mount(mount, &state));
     }
-    found.extend(uneven_mount(facts, mount));
+    found.extend(uneven_mount(measurements, mount));
     found.extend(mount_options(mount));
     found
 }
@@ -318,8 +322,8 @@ pub(super) fn mount(facts: &TargetMeasurements) -> Vec<Finding> {
 /// The distribution of a mount's work over its connections. If the kernel's table of sockets has as many
 /// connections as the mount, the rates of each in the doctor's own runs count. Otherwise the requests of
 /// each count (NFS).
-fn uneven_mount(facts: &TargetMeasurements, mount: &Mount) -> Option<Finding> {
-    let channels = facts.connections.iter().flat_map(|it| &it.channels);
+fn uneven_mount(measurements: &TargetMeasurements, mount: &Mount) -> Option<Finding> {
+    let channels = measurements.connections.iter().flat_map(|it| &it.channels);
     let rates: Vec<f64> = channels.filter_map(|it| it.mib_s).collect();
     let requests: Vec<f64> =
         mount.connections.iter().filter_map(|it| it.requests).map(|it| it as f64).collect();
@@ -400,8 +404,8 @@ fn mount_options(mount: &Mount) -> Vec<Finding> {
 }
 
 /// The depth beyond which small reads gain little, with the rates.
-pub(crate) fn knee(facts: &TargetMeasurements) -> Option<(u32, Vec<(u32, f64)>)> {
-    let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
+pub(crate) fn knee(measurements: &TargetMeasurements) -> Option<(u32, Vec<(u32, f64)>)> {
+    let data = measurements.data.as_ref().filter(|it| !it.is_bounded())?;
     let runs = data.runs.iter().filter(|it| it.work == RunKind::SmallRead);
     let curve: Vec<(u32, f64)> = runs.map(|it| (it.depth, it.per_s)).collect();
     let best = curve.iter().map(|(_, rate)| *rate).max_by(f64::total_cmp).filter(|best| *best > 0.0)?;

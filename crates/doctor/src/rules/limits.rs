@@ -18,32 +18,32 @@ const EVEN: f64 = 0.06;
 const LITTLE: f64 = 700.0;
 
 /// Findings about the storage: free space, and time beyond the network's.
-pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
+pub(super) fn store(measurements: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
-    if let Some(stopped) = facts.stopped.as_ref().filter(|it| it.cause == Cause::Full) {
+    if let Some(stopped) = measurements.stopped.as_ref().filter(|it| it.cause == Cause::Full) {
         let says = "the server's disk, or our quota there, is full: nothing can be written";
         let finding = Finding::held(Layer::Storage, "full", says).by(stopped.why.clone());
         found.push(finding.change(ChangeLocation::Server, "free space there"));
     }
-    let small = facts
+    let small = measurements
         .data
         .as_ref()
         .and_then(|it| it.runs.iter().find(|it| it.work == RunKind::SmallRead && it.depth == 1));
-    if let (Some(run), Some(base)) = (small, rtt(facts))
+    if let (Some(run), Some(base)) = (small, rtt(measurements))
         && run.operations > 3
     {
         let own = run.median_ms - base;
         // A limit of operations also appears as waiting, and the curve distinguishes it. If a limit of
         // the doctor slows down a mount, operations wait for their planned start, and their times count
         // from there.
-        let is_paced = matches!(facts.protocol, Some(crate::measurements::Protocol::Mount(_)))
-            && facts.data.as_ref().is_some_and(Data::is_bounded);
+        let is_paced = matches!(measurements.protocol, Some(crate::measurements::Protocol::Mount(_)))
+            && measurements.data.as_ref().is_some_and(Data::is_bounded);
         if own > QUICK_MS
             && !is_paced
             && own > base
-            && !is_capped(facts)
-            && !has_queue(facts, RunKind::SmallRead)
-            && late_echo(facts) < own / 2.0
+            && !is_capped(measurements)
+            && !has_queue(measurements, RunKind::SmallRead)
+            && late_echo(measurements) < own / 2.0
         {
             let says = format!(
                 "the server needs {} ms for a read of 4 KiB, beyond the {} ms of the network: its storage is \
@@ -60,7 +60,7 @@ pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
             ));
         }
     }
-    if let Some((knee, curve)) = knee(facts) {
+    if let Some((knee, curve)) = knee(measurements) {
         let is_last = curve.iter().all(|(depth, _)| *depth <= knee);
         let curve: Vec<String> =
             curve.iter().map(|(depth, rate)| format!("{depth}: {}", short(*rate))).collect();
@@ -75,8 +75,8 @@ pub(super) fn store(facts: &TargetMeasurements) -> Vec<Finding> {
 }
 
 /// The time of a reply that costs the server nothing.
-fn echo(facts: &TargetMeasurements) -> Option<f64> {
-    match facts.protocol.as_ref()? {
+fn echo(measurements: &TargetMeasurements) -> Option<f64> {
+    match measurements.protocol.as_ref()? {
         crate::measurements::Protocol::Smb(smb) => crate::measurements::median(&smb.echo_ms),
         crate::measurements::Protocol::Nfs(nfs) => crate::measurements::median(&nfs.echo_ms),
         crate::measurements::Protocol::Mount(_) => None,
@@ -84,20 +84,20 @@ fn echo(facts: &TargetMeasurements) -> Option<f64> {
 }
 
 /// The delay of such a reply beyond the network's time.
-fn late_echo(facts: &TargetMeasurements) -> f64 {
-    echo(facts).zip(rtt(facts)).map_or(0.0, |(echo, base)| (echo - base).max(0.0))
+fn late_echo(measurements: &TargetMeasurements) -> f64 {
+    echo(measurements).zip(rtt(measurements)).map_or(0.0, |(echo, base)| (echo - base).max(0.0))
 }
 
-fn operation<'a>(facts: &'a TargetMeasurements, what: &str) -> Option<&'a NameWork> {
-    facts.metadata.as_ref()?.operations.iter().find(|it| it.what == what)
+fn operation<'a>(measurements: &'a TargetMeasurements, what: &str) -> Option<&'a NameWork> {
+    measurements.metadata.as_ref()?.operations.iter().find(|it| it.what == what)
 }
 
 /// Findings about names: their cost beyond the round trips, scans, and rates that stop.
-pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
-    let Some(metadata) = &facts.metadata else { return Vec::new() };
-    let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
+pub(super) fn names(measurements: &TargetMeasurements) -> Vec<Finding> {
+    let Some(metadata) = &measurements.metadata else { return Vec::new() };
+    let base = rtt(measurements).unwrap_or(0.0) + late_echo(measurements);
     let mut found = Vec::new();
-    found.extend(capped_names(facts));
+    found.extend(capped_names(measurements));
     let is_capped = !found.is_empty();
     // A host without idle time is slow with names by itself.
     for it in metadata.operations.iter().filter(|it| !is_capped && it.idle > 0.1 && it.median_ms > 0.0) {
@@ -120,7 +120,7 @@ pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
             break;
         }
     }
-    if let (Some(missing), Some(stat)) = (metadata.missing_ms, operation(facts, "stat"))
+    if let (Some(missing), Some(stat)) = (metadata.missing_ms, operation(measurements, "stat"))
         && stat.median_ms > 0.0
         && missing > stat.median_ms * 3.0 + 2.0
         && stat.idle > 0.1
@@ -141,7 +141,7 @@ pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
     if let Some(slowest) = metadata.operations.iter().max_by(|a, b| a.median_ms.total_cmp(&b.median_ms)) {
         // Within a host a connect takes longer than a request over an existing connection, because both
         // ends create a socket for it.
-        let trip = echo(facts).unwrap_or(base);
+        let trip = echo(measurements).unwrap_or(base);
         let share = (trip * f64::from(slowest.trips) / slowest.median_ms.max(1e-6)).min(1.0) * 100.0;
         let says = format!(
             "of {} ms for {} the network's round trips are {} %",
@@ -158,13 +158,13 @@ pub(super) fn names(facts: &TargetMeasurements) -> Vec<Finding> {
 
 /// Finds rates of several kinds of work with names that stop evenly while this host had idle time. An
 /// overloaded server does not stop evenly, and not for each kind.
-fn capped_names(facts: &TargetMeasurements) -> Option<Finding> {
+fn capped_names(measurements: &TargetMeasurements) -> Option<Finding> {
     const KINDS: usize = 2;
     // A limit of the doctor stops evenly too.
-    if facts.data.as_ref().is_some_and(|it| it.bound_iops.is_some()) {
+    if measurements.data.as_ref().is_some_and(|it| it.bound_iops.is_some()) {
         return None;
     }
-    let base = rtt(facts).unwrap_or(0.0) + late_echo(facts);
+    let base = rtt(measurements).unwrap_or(0.0) + late_echo(measurements);
     let stops = |it: &&NameWork| {
         let Some(rate) = it.per_s else { return false };
         // Without a limit there would be many times as many with this number under way.
@@ -173,8 +173,8 @@ fn capped_names(facts: &TargetMeasurements) -> Option<Finding> {
         let is_quick = it.median_ms - base * f64::from(it.trips) <= QUICK_MS * f64::from(it.trips);
         is_quick && it.idle >= 0.25 && unevenness(&it.parts) <= EVEN && rate <= expected * 0.5 && rate <= FEW
     };
-    let stopped: Vec<&NameWork> = facts.metadata.as_ref()?.operations.iter().filter(stops).collect();
-    let is_full = has_queue(facts, RunKind::Read) || has_queue(facts, RunKind::Write);
+    let stopped: Vec<&NameWork> = measurements.metadata.as_ref()?.operations.iter().filter(stops).collect();
+    let is_full = has_queue(measurements, RunKind::Read) || has_queue(measurements, RunKind::Write);
     let first = stopped.first().filter(|_| stopped.len() >= KINDS && !is_full)?;
     let names: Vec<&str> = stopped.iter().map(|it| it.what).collect();
     let says = format!(
@@ -209,27 +209,27 @@ fn unevenness(parts: &[f64]) -> f64 {
 
 /// The two runs that show that more operations under way gain nothing, while neither this host nor the
 /// path is full.
-fn cap(facts: &TargetMeasurements) -> Option<(&Run, &Run)> {
-    let data = facts.data.as_ref().filter(|it| !it.is_bounded())?;
+fn cap(measurements: &TargetMeasurements) -> Option<(&Run, &Run)> {
+    let data = measurements.data.as_ref().filter(|it| !it.is_bounded())?;
     let curve: Vec<&Run> = data.runs.iter().filter(|it| it.work == RunKind::SmallRead).collect();
     let last = curve.last()?;
     let earlier = curve.iter().rev().find(|it| it.depth * 4 <= last.depth)?;
     let flat = last.per_s < earlier.per_s * 1.15;
     let waits = last.median_ms > earlier.median_ms * 2.0;
     // A server on this host without free processors answers as evenly as one with a limit.
-    let held = by_server(facts, last);
+    let held = by_server(measurements, last);
     (flat && waits && held && last.per_s < FEW && last.operations > 20).then_some((*earlier, *last))
 }
 
-fn is_capped(facts: &TargetMeasurements) -> bool {
-    cap(facts).is_some()
+fn is_capped(measurements: &TargetMeasurements) -> bool {
+    cap(measurements).is_some()
 }
 
 /// The findings of layer 7.
-pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
-    let mut found: Vec<Finding> = reported_limits(facts).into_iter().collect();
-    let Some(data) = &facts.data else { return found };
-    if let Some((earlier, last)) = cap(facts) {
+pub(super) fn limits(measurements: &TargetMeasurements) -> Vec<Finding> {
+    let mut found: Vec<Finding> = reported_limits(measurements).into_iter().collect();
+    let Some(data) = &measurements.data else { return found };
+    if let Some((earlier, last)) = cap(measurements) {
         let says = format!(
             "the server answers {} small requests a second, however many are under way: a limit of \
              operations, or of its storage",
@@ -248,16 +248,16 @@ pub(super) fn limits(facts: &TargetMeasurements) -> Vec<Finding> {
             "buy or allow more operations a second, or make larger requests",
         ));
     }
-    found.extend(throughput(facts, data));
-    found.extend(burst(facts, data));
+    found.extend(throughput(measurements, data));
+    found.extend(burst(measurements, data));
     found.extend(sawtooth(data));
     found.extend(full_host(data));
     found
 }
 
 /// The finding about the server's own report of its limits.
-fn reported_limits(facts: &TargetMeasurements) -> Option<Finding> {
-    let told = facts.told.as_ref()?;
+fn reported_limits(measurements: &TargetMeasurements) -> Option<Finding> {
+    let told = measurements.told.as_ref()?;
     let (held, all) = told.throttled();
     if held == 0 {
         return None;
@@ -286,7 +286,7 @@ fn reported_limits(facts: &TargetMeasurements) -> Option<Finding> {
 
 /// Finds reads or writes that stop at a rate which no number of connections changes, on a path with free
 /// capacity.
-fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
+fn throughput(measurements: &TargetMeasurements, data: &Data) -> Option<Finding> {
     if data.bound_mib_s.is_some() {
         return None;
     }
@@ -299,9 +299,9 @@ fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
         let rates = data.runs.iter().filter(|run| run.work == work && run.connections != one.connections);
         let count = rates.clone().count();
         let even = count > 1 && rates.into_iter().all(|run| (run.per_s - one.per_s).abs() < 0.03 * one.per_s);
-        let no_queue = super::queued(facts, work).is_some() && !has_queue(facts, work);
-        let held = by_server(facts, one) || (even && one.own_processors < 0.5 && no_queue);
-        let waits = waited(facts, best);
+        let no_queue = super::queued(measurements, work).is_some() && !has_queue(measurements, work);
+        let held = by_server(measurements, one) || (even && one.own_processors < 0.5 && no_queue);
+        let waits = waited(measurements, best);
         (flat && waits && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
     };
     let (reads, writes) = (held(RunKind::Read), held(RunKind::Write));
@@ -322,11 +322,11 @@ fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
         finding = finding.by(shown(best));
     }
     if let (false, Some(other)) =
-        (both, single(facts, if one.work == RunKind::Read { RunKind::Write } else { RunKind::Read }))
+        (both, single(measurements, if one.work == RunKind::Read { RunKind::Write } else { RunKind::Read }))
     {
         finding = finding.by(shown(other));
     }
-    if let Some(queued) = super::queued(facts, one.work) {
+    if let Some(queued) = super::queued(measurements, one.work) {
         finding = finding.by(format!("a connect under load took {} ms longer", short(queued.max(0.0))));
     }
     Some(
@@ -341,7 +341,7 @@ fn throughput(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
 const STAYS_BELOW: f64 = 0.95;
 
 /// Compares the first reads with the same reads at the end.
-fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
+fn burst(measurements: &TargetMeasurements, data: &Data) -> Option<Finding> {
     let first = data.runs.iter().find(|it| it.work == RunKind::Read && it.connections == 1)?;
     let last = data.runs.iter().find(|it| it.work == RunKind::ReadAgain)?;
     // Credits exist only at the beginning, so the first turn counts.
@@ -350,7 +350,7 @@ fn burst(facts: &TargetMeasurements, data: &Data) -> Option<Finding> {
     // A limit lasts. A host that was busy for a moment returns to the old rate.
     let late = &last.parts[last.parts.len() / 2..];
     let stays = late.iter().all(|rate| *rate < begun * STAYS_BELOW) && last.interval[1] < begun * STAYS_BELOW;
-    if change < 0.6 && stays && by_server(facts, last) {
+    if change < 0.6 && stays && by_server(measurements, last) {
         let says = format!(
             "reads became {} times slower during the examination: burst credits or a cache are used up",
             short(1.0 / change)

@@ -23,16 +23,16 @@ use crate::measurements::{Data, Run, RunKind, TargetMeasurements};
 
 /// All findings about one server.
 #[must_use]
-pub fn findings(facts: &TargetMeasurements) -> Vec<Finding> {
-    let mut all = path::name(facts);
-    all.extend(path::host(facts));
-    all.extend(path::transport(facts));
-    all.extend(protocol::protocol(facts));
-    all.extend(connections::connections(facts));
-    all.extend(connections::mount(facts));
-    all.extend(limits::store(facts));
-    all.extend(limits::names(facts));
-    all.extend(limits::limits(facts));
+pub fn findings(measurements: &TargetMeasurements) -> Vec<Finding> {
+    let mut all = path::name(measurements);
+    all.extend(path::host(measurements));
+    all.extend(path::transport(measurements));
+    all.extend(protocol::protocol(measurements));
+    all.extend(connections::connections(measurements));
+    all.extend(connections::mount(measurements));
+    all.extend(limits::store(measurements));
+    all.extend(limits::names(measurements));
+    all.extend(limits::limits(measurements));
     explain(&mut all);
     all
 }
@@ -94,14 +94,14 @@ fn explain(all: &mut [Finding]) {
 }
 
 /// The round trip of a connect on the idle path, in ms.
-pub(crate) fn rtt(facts: &TargetMeasurements) -> Option<f64> {
-    facts.transport.as_ref()?.connect.median()
+pub(crate) fn rtt(measurements: &TargetMeasurements) -> Option<f64> {
+    measurements.transport.as_ref()?.connect.median()
 }
 
 /// The additional time of a connect under a load of this kind, in ms. A path that is full in one
 /// direction has its queue there, and a line may be narrow in only one direction.
-pub(crate) fn queued(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
-    let transport = facts.transport.as_ref()?;
+pub(crate) fn queued(measurements: &TargetMeasurements, work: RunKind) -> Option<f64> {
+    let transport = measurements.transport.as_ref()?;
     let loaded = match work {
         RunKind::Write | RunKind::SmallFiles => &transport.connect_under_writes,
         RunKind::Read | RunKind::SmallRead | RunKind::ReadAgain => &transport.connect_under_load,
@@ -110,38 +110,38 @@ pub(crate) fn queued(facts: &TargetMeasurements, work: RunKind) -> Option<f64> {
 }
 
 /// Whether the path had a queue under such a load: connects took much longer.
-pub(crate) fn has_queue(facts: &TargetMeasurements, work: RunKind) -> bool {
-    let Some(base) = rtt(facts) else { return false };
-    queued(facts, work).is_some_and(|it| it > (base * 0.5).max(5.0))
+pub(crate) fn has_queue(measurements: &TargetMeasurements, work: RunKind) -> bool {
+    let Some(base) = rtt(measurements) else { return false };
+    queued(measurements, work).is_some_and(|it| it > (base * 0.5).max(5.0))
 }
 
 /// The large run with one connection.
-pub(crate) fn single(facts: &TargetMeasurements, work: RunKind) -> Option<&Run> {
-    facts.data.as_ref()?.run(work, 1)
+pub(crate) fn single(measurements: &TargetMeasurements, work: RunKind) -> Option<&Run> {
+    measurements.data.as_ref()?.run(work, 1)
 }
 
 /// The gain of several connections over one, for reads or writes, whichever gain more. `None` if a limit
 /// of the doctor slowed down both.
-pub(crate) fn gain(facts: &TargetMeasurements) -> Option<Gain<'_>> {
-    unbounded(facts)?.gain(&[RunKind::Read, RunKind::Write])
+pub(crate) fn gain(measurements: &TargetMeasurements) -> Option<Gain<'_>> {
+    unbounded(measurements)?.gain(&[RunKind::Read, RunKind::Write])
 }
 
 /// The runs whose rates say something about path and server: those without a limit of the doctor
 /// (`--max-rate`).
-pub(crate) fn unbounded(facts: &TargetMeasurements) -> Option<&Data> {
-    facts.data.as_ref().filter(|it| it.bound_mib_s.is_none())
+pub(crate) fn unbounded(measurements: &TargetMeasurements) -> Option<&Data> {
+    measurements.data.as_ref().filter(|it| it.bound_mib_s.is_none())
 }
 
 /// Whether operations waited for longer than the round trip. If they did not, more of them under way
 /// would have increased the rate, so the rate says nothing about the server.
-pub(crate) fn waited(facts: &TargetMeasurements, run: &Run) -> bool {
-    run.median_ms > 2.0 * rtt(facts).unwrap_or(0.0) + 2.0
+pub(crate) fn waited(measurements: &TargetMeasurements, run: &Run) -> bool {
+    run.median_ms > 2.0 * rtt(measurements).unwrap_or(0.0) + 2.0
 }
 
 /// Whether operations took hardly longer than the round trip, so that more of them under way would have
 /// increased the rate.
-pub(crate) fn had_too_little(facts: &TargetMeasurements, run: &Run) -> bool {
-    rtt(facts).is_some_and(|base| base >= 1.0 && run.median_ms < 1.5 * base + 2.0)
+pub(crate) fn had_too_little(measurements: &TargetMeasurements, run: &Run) -> bool {
+    rtt(measurements).is_some_and(|base| base >= 1.0 && run.median_ms < 1.5 * base + 2.0)
 }
 
 /// Whether this host had enough idle time in a run, so that something else held it back.

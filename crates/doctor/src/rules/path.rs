@@ -17,8 +17,8 @@ const QUEUED_MS: f64 = 5.0;
 const SOUND_LOSS: f64 = 0.0025;
 
 /// The findings of layer 1.
-pub(super) fn name(facts: &TargetMeasurements) -> Vec<Finding> {
-    let Some(route) = &facts.route else { return Vec::new() };
+pub(super) fn name(measurements: &TargetMeasurements) -> Vec<Finding> {
+    let Some(route) = &measurements.route else { return Vec::new() };
     let mut found = Vec::new();
     if route.resolved_in_ms > SLOW_NAME_MS {
         let says = "the name service is slow: every mount begins with it";
@@ -31,7 +31,7 @@ pub(super) fn name(facts: &TargetMeasurements) -> Vec<Finding> {
     }
     found.extend(dead_addresses(route));
     if crate::route::scope(route.used) == Scope::Public {
-        let offered = facts.connections.iter().flat_map(|it| &it.interfaces);
+        let offered = measurements.connections.iter().flat_map(|it| &it.interfaces);
         let offered_private = offered
             .filter(|it| it.reachable == Some(true) && crate::route::scope(it.address) == Scope::Private)
             .map(|it| it.address)
@@ -111,8 +111,8 @@ fn dead_addresses(route: &Route) -> Vec<Finding> {
 }
 
 /// The finding about a host none of whose addresses accepted a connection.
-pub(super) fn host(facts: &TargetMeasurements) -> Option<Finding> {
-    let (route, stopped) = (facts.route.as_ref()?, facts.stopped.as_ref()?);
+pub(super) fn host(measurements: &TargetMeasurements) -> Option<Finding> {
+    let (route, stopped) = (measurements.route.as_ref()?, measurements.stopped.as_ref()?);
     let is_refused = |it: &&Address| it.refused;
     let closed = || route.addresses.iter().find(is_refused).map_or(route.used, |it| it.address);
     let (kind, says, side, what) = match (stopped.stage, stopped.cause) {
@@ -138,25 +138,25 @@ fn shown_or(address: Option<std::net::IpAddr>) -> String {
 }
 
 /// The findings of layer 2.
-pub(super) fn transport(facts: &TargetMeasurements) -> Vec<Finding> {
+pub(super) fn transport(measurements: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
-    found.extend(large_packets(facts));
-    found.extend(loss(facts));
+    found.extend(large_packets(measurements));
+    found.extend(loss(measurements));
     // A path that loses packets keeps windows small by itself. So does a full path in the direction in
     // which it is full, where more connections gain nothing.
     if found.is_empty() {
-        found.extend(window(facts));
+        found.extend(window(measurements));
     }
-    found.extend(narrow(facts));
-    found.extend(timer(facts));
-    found.extend(distance(facts));
-    found.extend(small_packets(facts));
+    found.extend(narrow(measurements));
+    found.extend(timer(measurements));
+    found.extend(distance(measurements));
+    found.extend(small_packets(measurements));
     found
 }
 
 /// A path on which large packets vanish silently.
-fn large_packets(facts: &TargetMeasurements) -> Option<Finding> {
-    let packets = facts.transport.as_ref()?.packets?;
+fn large_packets(measurements: &TargetMeasurements) -> Option<Finding> {
+    let packets = measurements.transport.as_ref()?.packets?;
     let lost = packets.lost?;
     let arrived = packets.arrived;
     let says = format!(
@@ -183,8 +183,8 @@ const ORDINARY_MTU: u32 = 1400;
 
 /// Packets that are smaller than usual. It is only a note: each packet costs both ends processor time,
 /// which matters only if the processors are full.
-fn small_packets(facts: &TargetMeasurements) -> Option<Finding> {
-    let route = facts.route.as_ref()?;
+fn small_packets(measurements: &TargetMeasurements) -> Option<Finding> {
+    let route = measurements.route.as_ref()?;
     let (interface, path) = (route.interface_mtu, route.path_mtu);
     let least = interface.into_iter().chain(path).min().filter(|it| *it < ORDINARY_MTU)?;
     let behind = interface.is_some_and(|own| own > least);
@@ -207,9 +207,9 @@ fn small_packets(facts: &TargetMeasurements) -> Option<Finding> {
 }
 
 /// The round trip under load, if it is longer than without.
-fn loaded_rtt(facts: &TargetMeasurements, run: &Run) -> f64 {
-    let base = rtt(facts).unwrap_or(0.0);
-    run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(facts, run.work).unwrap_or(0.0))
+fn loaded_rtt(measurements: &TargetMeasurements, run: &Run) -> f64 {
+    let base = rtt(measurements).unwrap_or(0.0);
+    run.tcp.map_or(0.0, |it| it.rtt_ms).max(base + queued(measurements, run.work).unwrap_or(0.0))
 }
 
 /// The part of lost segments, if runs lose them alike. A flow that increases its rate overshoots now and
@@ -225,13 +225,16 @@ fn steady(runs: &[(u64, u64)]) -> Option<f64> {
 }
 
 /// The part of the segments that the path loses although it is not full.
-fn lost_part(facts: &TargetMeasurements, base: f64) -> f64 {
-    let is_here = facts.route.as_ref().is_some_and(crate::measurements::Route::is_here);
+fn lost_part(measurements: &TargetMeasurements, base: f64) -> f64 {
+    let is_here = measurements.route.as_ref().is_some_and(crate::measurements::Route::is_here);
     let (mut again, mut disorder) = (Vec::new(), Vec::new());
-    for run in facts.data.iter().flat_map(|it| &it.runs) {
+    for run in measurements.data.iter().flat_map(|it| &it.runs) {
         let Some(tcp) = run.tcp else { continue };
         // A host without idle time acknowledges late, and segments that were not lost are sent again.
-        if run.idle < 0.1 || is_here || loaded_rtt(facts, run) > (base * QUEUED_TRIP).max(base + QUEUED_MS) {
+        if run.idle < 0.1
+            || is_here
+            || loaded_rtt(measurements, run) > (base * QUEUED_TRIP).max(base + QUEUED_MS)
+        {
             continue;
         }
         match run.work {
@@ -248,8 +251,8 @@ fn lost_part(facts: &TargetMeasurements, base: f64) -> f64 {
 }
 
 /// Lost packets, if the path is not simply full: a full path loses packets too.
-fn loss(facts: &TargetMeasurements) -> Option<Finding> {
-    let transport = facts.transport.as_ref()?;
+fn loss(measurements: &TargetMeasurements) -> Option<Finding> {
+    let transport = measurements.transport.as_ref()?;
     let base = transport.connect.median()?;
     let late = transport.connect.times_ms.iter().filter(|it| **it > base + 900.0).count() as u32;
     let mut by = Vec::new();
@@ -257,7 +260,7 @@ fn loss(facts: &TargetMeasurements) -> Option<Finding> {
         let (lost, sent) = (transport.connect.lost + late, transport.connect.sent);
         by.push(format!("{lost} of {sent} connects were lost, or answered only when tried again"));
     }
-    let part = lost_part(facts, base);
+    let part = lost_part(measurements, base);
     if part > 0.0 {
         by.push(format!(
             "about {} % of the segments were lost, in all runs alike, while the round trip stayed near {} ms",
@@ -272,7 +275,7 @@ fn loss(facts: &TargetMeasurements) -> Option<Finding> {
         "the path loses packets though it is not full, so that each connection slows down again and again";
     let mut finding = Finding::held(Layer::Transport, "loss", says);
     by.into_iter().for_each(|it| finding.rests_on.push(it));
-    if let Some(gain) = gain(facts).filter(|gain| gain.times() > 1.2) {
+    if let Some(gain) = gain(measurements).filter(|gain| gain.times() > 1.2) {
         finding = finding.by(shown(gain.one)).by(shown(gain.many)).gain(gain.times());
     }
     let what = "find the lossy link (cable, duplex, radio, an overloaded tunnel); until then use more \
@@ -282,9 +285,9 @@ fn loss(facts: &TargetMeasurements) -> Option<Finding> {
 
 /// A path that is full and slow: neither more connections nor more depth gain anything, and data that is
 /// sent waits in a queue.
-fn narrow(facts: &TargetMeasurements) -> Option<Finding> {
-    let data = unbounded(facts)?;
-    let full = [RunKind::Read, RunKind::Write].into_iter().filter(|work| has_queue(facts, *work));
+fn narrow(measurements: &TargetMeasurements) -> Option<Finding> {
+    let data = unbounded(measurements)?;
+    let full = [RunKind::Read, RunKind::Write].into_iter().filter(|work| has_queue(measurements, *work));
     let best =
         full.filter_map(|work| data.best(work, u32::MAX)).min_by(|a, b| a.mib_s.total_cmp(&b.mib_s))?;
     let gain = data.gain(&[best.work]).map(|gain| gain.times());
@@ -299,10 +302,10 @@ fn narrow(facts: &TargetMeasurements) -> Option<Finding> {
     let says = format!(
         "the path is full: it carries {mbit} Mbit/s {direction}, and all further data waits in a queue"
     );
-    let load = queued(facts, best.work)? + rtt(facts)?;
+    let load = queued(measurements, best.work)? + rtt(measurements)?;
     let finding = Finding::held(Layer::Transport, "narrow", says).by(shown(best)).by(format!(
         "a connect takes {} ms, and {} ms while the share is {what}",
-        short(rtt(facts)?),
+        short(rtt(measurements)?),
         short(load)
     ));
     let what = match gain {
@@ -315,10 +318,10 @@ fn narrow(facts: &TargetMeasurements) -> Option<Finding> {
 }
 
 /// A window that is too small for the path.
-fn window(facts: &TargetMeasurements) -> Option<Finding> {
-    let transport = facts.transport.as_ref()?;
-    let base = rtt(facts).filter(|it| *it > 1.0)?;
-    let data = unbounded(facts)?;
+fn window(measurements: &TargetMeasurements) -> Option<Finding> {
+    let transport = measurements.transport.as_ref()?;
+    let base = rtt(measurements).filter(|it| *it > 1.0)?;
+    let data = unbounded(measurements)?;
     // The gain of more connections in the direction in which the window seems to be small.
     let gained = |work: RunKind| data.gain(&[work]).filter(|gain| gain.times() > 1.3);
     let under_way = |run: &Run| run.mib_s * 1_048_576.0 * base / 1000.0;
@@ -339,7 +342,7 @@ fn window(facts: &TargetMeasurements) -> Option<Finding> {
         let finding = Finding::held(Layer::Transport, "window", says).by(by).by(path).by(shown(best));
         Some(finding.gain(times).change(side, what))
     };
-    if let (Some(run), Some(window)) = (single(facts, RunKind::Read), transport.receive_window) {
+    if let (Some(run), Some(window)) = (single(measurements, RunKind::Read), transport.receive_window) {
         let window = window as f64;
         if gained(RunKind::Read).is_some() && under_way(run) > 0.45 * window && under_way(run) < 2.2 * window
         {
@@ -359,7 +362,7 @@ fn window(facts: &TargetMeasurements) -> Option<Finding> {
             );
         }
     }
-    let run = single(facts, RunKind::Write)?;
+    let run = single(measurements, RunKind::Write)?;
     let tcp = run.tcp?;
     let part = |it: f64| short(it * 100.0);
     if tcp.held_by_peer_window > 0.4 {
@@ -384,13 +387,13 @@ fn window(facts: &TargetMeasurements) -> Option<Finding> {
 }
 
 /// Replies that cost nothing and still come late, each by the same time.
-fn timer(facts: &TargetMeasurements) -> Option<Finding> {
-    let echo = match facts.protocol.as_ref()? {
+fn timer(measurements: &TargetMeasurements) -> Option<Finding> {
+    let echo = match measurements.protocol.as_ref()? {
         Protocol::Smb(smb) => &smb.echo_ms,
         Protocol::Nfs(nfs) => &nfs.echo_ms,
         Protocol::Mount(_) => return None,
     };
-    let (base, answer) = (rtt(facts)?, crate::measurements::median(echo)?);
+    let (base, answer) = (rtt(measurements)?, crate::measurements::median(echo)?);
     let late = answer - base;
     if late < 15.0 || late < base * 0.2 {
         return None;
@@ -417,9 +420,9 @@ fn timer(facts: &TargetMeasurements) -> Option<Finding> {
 }
 
 /// A long path, which is no fault, and the highest rate of one connection over it.
-fn distance(facts: &TargetMeasurements) -> Option<Finding> {
-    let transport = facts.transport.as_ref()?;
-    let base = rtt(facts).filter(|it| *it > 2.0)?;
+fn distance(measurements: &TargetMeasurements) -> Option<Finding> {
+    let transport = measurements.transport.as_ref()?;
+    let base = rtt(measurements).filter(|it| *it > 2.0)?;
     let window = transport.receive_window.unwrap_or(u64::MAX).min(transport.send_window.unwrap_or(u64::MAX));
     let says = format!(
         "each request takes {} ms for the round trip, whatever the server does: only more of them under way \
@@ -444,6 +447,6 @@ fn distance(facts: &TargetMeasurements) -> Option<Finding> {
 
 /// Whether something else than this host and the path held a run back. The path must be known to have no
 /// queue.
-pub(super) fn by_server(facts: &TargetMeasurements, run: &Run) -> bool {
-    had_time(run) && queued(facts, run.work).is_some() && !has_queue(facts, run.work)
+pub(super) fn by_server(measurements: &TargetMeasurements, run: &Run) -> bool {
+    had_time(run) && queued(measurements, run.work).is_some() && !has_queue(measurements, run.work)
 }

@@ -13,19 +13,19 @@ const SKEW_MS: i64 = 120_000;
 /// The part of a processor that protection may use without a finding.
 const CHEAP: f64 = 0.25;
 
-pub(super) fn protocol(facts: &TargetMeasurements) -> Vec<Finding> {
+pub(super) fn protocol(measurements: &TargetMeasurements) -> Vec<Finding> {
     let mut found = Vec::new();
-    match &facts.protocol {
+    match &measurements.protocol {
         Some(Protocol::Smb(smb)) => {
             found.extend(dialect(smb));
-            found.extend(protection(facts, smb));
-            found.extend(size(facts, smb.max_read.min(smb.max_write)));
-            found.extend(credits(facts, smb));
+            found.extend(protection(measurements, smb));
+            found.extend(size(measurements, smb.max_read.min(smb.max_write)));
+            found.extend(credits(measurements, smb));
             found.extend(clock(smb.clock_ahead_ms));
         }
         Some(Protocol::Nfs(nfs)) => {
-            found.extend(size(facts, nfs.max_io));
-            found.extend(slots(facts, nfs));
+            found.extend(size(measurements, nfs.max_io));
+            found.extend(slots(measurements, nfs));
             found.extend(nfs.clock_ahead_ms.and_then(clock));
             if nfs.minor_version == 1 {
                 let says = "the server speaks NFS 4.1 and not 4.2: no copies on the server, no holes";
@@ -49,8 +49,8 @@ fn dialect(smb: &SmbProperties) -> Option<Finding> {
 }
 
 /// The fastest large run, with its time for signing or encryption, in processors.
-fn cost<'a>(facts: &'a TargetMeasurements, smb: &SmbProperties) -> Option<(&'a Run, f64)> {
-    let data = facts.data.as_ref()?;
+fn cost<'a>(measurements: &'a TargetMeasurements, smb: &SmbProperties) -> Option<(&'a Run, f64)> {
+    let data = measurements.data.as_ref()?;
     let best = [RunKind::Read, RunKind::Write]
         .iter()
         .filter_map(|work| data.best(*work, u32::MAX))
@@ -59,11 +59,11 @@ fn cost<'a>(facts: &'a TargetMeasurements, smb: &SmbProperties) -> Option<(&'a R
 }
 
 /// The finding about the cost of signing or encryption.
-fn protection(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
+fn protection(measurements: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
     if !smb.seals && !smb.signs {
         return None;
     }
-    let cost = cost(facts, smb);
+    let cost = cost(measurements, smb);
     let share = cost.map_or(0.0, |(_, share)| share);
     // The other work of this host would remain.
     let rest = cost.map_or(1.0, |(run, share)| run.own_processors - share);
@@ -101,7 +101,7 @@ fn protection(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding
     )
 }
 
-fn size(facts: &TargetMeasurements, size: u32) -> Option<Finding> {
+fn size(measurements: &TargetMeasurements, size: u32) -> Option<Finding> {
     if size >= GOOD_SIZE {
         return None;
     }
@@ -113,18 +113,18 @@ fn size(facts: &TargetMeasurements, size: u32) -> Option<Finding> {
     Some(
         finding
             .change(ChangeLocation::Server, what)
-            .only_a_note_unless(size <= 128 << 10 || rtt(facts).is_some_and(|it| it > 2.0)),
+            .only_a_note_unless(size <= 128 << 10 || rtt(measurements).is_some_and(|it| it > 2.0)),
     )
 }
 
 /// The highest rate of `count` requests of `bytes` each on this path, in MiB/s.
-fn most(facts: &TargetMeasurements, count: u32, bytes: f64) -> Option<f64> {
-    let rtt = rtt(facts)?.max(0.05);
+fn most(measurements: &TargetMeasurements, count: u32, bytes: f64) -> Option<f64> {
+    let rtt = rtt(measurements)?.max(0.05);
     Some(f64::from(count) * bytes / 1_048_576.0 / (rtt / 1000.0))
 }
 
-fn credits(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
-    let had_work = facts.data.as_ref().is_some_and(|it| !it.runs.is_empty());
+fn credits(measurements: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
+    let had_work = measurements.data.as_ref().is_some_and(|it| !it.runs.is_empty());
     if !had_work || smb.credits >= ENOUGH.max(smb.credits_asked / 8) {
         return None;
     }
@@ -132,14 +132,14 @@ fn credits(facts: &TargetMeasurements, smb: &SmbProperties) -> Option<Finding> {
         format!("the server allows {} KiB under way: it grants {} credits", smb.credits * 64, smb.credits);
     let mut finding = Finding::held(Layer::Protocol, "credits", says)
         .by(format!("{} credits were granted, {} were asked for", smb.credits, smb.credits_asked));
-    if let Some(most) = most(facts, smb.credits, 65536.0) {
+    if let Some(most) = most(measurements, smb.credits, 65536.0) {
         finding =
             finding.by(format!("over this path that is {} MiB/s at most for a connection", short(most)));
     }
     Some(finding.change(ChangeLocation::Server, "raise it there (Samba: `smb2 max credits`)"))
 }
 
-fn slots(facts: &TargetMeasurements, nfs: &NfsProperties) -> Option<Finding> {
+fn slots(measurements: &TargetMeasurements, nfs: &NfsProperties) -> Option<Finding> {
     if nfs.slots >= ENOUGH {
         return None;
     }
@@ -147,7 +147,7 @@ fn slots(facts: &TargetMeasurements, nfs: &NfsProperties) -> Option<Finding> {
         format!("the server allows {} requests under way, whatever the number of connections", nfs.slots);
     let mut finding = Finding::held(Layer::Protocol, "slots", says)
         .by(format!("{} slots were granted, {} were asked for", nfs.slots, nfs.slots_asked));
-    if let Some(most) = most(facts, nfs.slots, 4096.0) {
+    if let Some(most) = most(measurements, nfs.slots, 4096.0) {
         finding = finding
             .by(format!("over this path that is {} reads of 4 KiB a second at most", short(most * 256.0)));
     }

@@ -18,25 +18,25 @@ pub(super) const NEAR: Situation =
 pub(super) const FAR: Situation =
     Situation { rtt_ms: 23.0, single: 23.0, best: 91.0, got: 4, separate: false };
 
-fn smb(facts: &mut TargetMeasurements) -> &mut SmbProperties {
-    match &mut facts.protocol {
+fn smb(target: &mut TargetMeasurements) -> &mut SmbProperties {
+    match &mut target.protocol {
         Some(Protocol::Smb(smb)) => smb,
         other => panic!("{other:?} is not SMB"),
     }
 }
 
-pub(super) fn runs(facts: &mut TargetMeasurements) -> &mut Vec<Run> {
-    &mut facts.data.get_or_insert_default().runs
+pub(super) fn runs(target: &mut TargetMeasurements) -> &mut Vec<Run> {
+    &mut target.data.get_or_insert_default().runs
 }
 
-fn under_load(facts: &mut TargetMeasurements, ms: f64) {
-    if let Some(transport) = &mut facts.transport {
+fn under_load(target: &mut TargetMeasurements, ms: f64) {
+    if let Some(transport) = &mut target.transport {
         let connects = Some(Connects { sent: 3, lost: 0, times_ms: vec![ms; 3] });
         (transport.connect_under_load, transport.connect_under_writes) = (connects.clone(), connects);
     }
 }
 
-fn offer(facts: &mut TargetMeasurements, address: &str, rss: bool, reachable: bool) {
+fn offer(target: &mut TargetMeasurements, address: &str, rss: bool, reachable: bool) {
     let address = address.parse().unwrap();
     let (selected, reason) = (reachable, None);
     let offered = Interface {
@@ -49,15 +49,15 @@ fn offer(facts: &mut TargetMeasurements, address: &str, rss: bool, reachable: bo
         reachable: Some(reachable),
         reason,
     };
-    facts.connections.get_or_insert_default().interfaces.push(offered);
+    target.connections.get_or_insert_default().interfaces.push(offered);
 }
 
-fn set_channels(facts: &mut TargetMeasurements, rates: [f64; 4]) {
-    set_channels_to(facts, &rates.map(|rate| (1, rate)));
+fn set_channels(target: &mut TargetMeasurements, rates: [f64; 4]) {
+    set_channels_to(target, &rates.map(|rate| (1, rate)));
 }
 
 /// Channels by the last part of their address, and their rates.
-fn set_channels_to(facts: &mut TargetMeasurements, all: &[(u8, f64)]) {
+fn set_channels_to(target: &mut TargetMeasurements, all: &[(u8, f64)]) {
     let channel = |(host, mib_s): &(u8, f64)| Channel {
         local: "10.0.0.2:4000".parse().unwrap(),
         peer: ([10, 0, 0, *host], 445).into(),
@@ -65,19 +65,19 @@ fn set_channels_to(facts: &mut TargetMeasurements, all: &[(u8, f64)]) {
         busy: Some(0.9),
         tcp: None,
     };
-    facts.connections.get_or_insert_default().channels = all.iter().map(channel).collect();
+    target.connections.get_or_insert_default().channels = all.iter().map(channel).collect();
 }
 
-fn traffic(facts: &mut TargetMeasurements, change: impl Fn(&mut Traffic)) {
-    for run in runs(facts) {
+fn traffic(target: &mut TargetMeasurements, change: impl Fn(&mut Traffic)) {
+    for run in runs(target) {
         change(run.tcp.get_or_insert_default());
     }
 }
 
 /// The leading part of the verdict.
-pub(super) fn leading(facts: &TargetMeasurements) -> (ShareHealth, Option<Layer>, Option<&'static str>) {
-    let found = findings(facts);
-    let verdict = verdict(facts, &found);
+pub(super) fn leading(target: &TargetMeasurements) -> (ShareHealth, Option<Layer>, Option<&'static str>) {
+    let found = findings(target);
+    let verdict = verdict(target, &found);
     let kind = verdict.changes.first().map(|it| it.because);
     (verdict.state, verdict.layer, kind)
 }
@@ -88,16 +88,16 @@ const FAULTS: &[Fault] = &[
     (
         "Multichannel is off at the server",
         Situation { got: 1, separate: true, ..FAR },
-        |facts| smb(facts).capabilities = vec!["large MTU"],
+        |target| smb(target).capabilities = vec!["large MTU"],
         Layer::Connections,
         "multichannel_off",
     ),
     (
         "receive side scaling is not told",
         Situation { got: 1, separate: true, ..FAR },
-        |facts| {
-            offer(facts, "10.0.0.1", false, true);
-            facts.connections.get_or_insert_default().offered = true;
+        |target| {
+            offer(target, "10.0.0.1", false, true);
+            target.connections.get_or_insert_default().offered = true;
         },
         Layer::Connections,
         "no_rss",
@@ -105,10 +105,10 @@ const FAULTS: &[Fault] = &[
     (
         "receive side scaling is not told, on a path that loses too",
         Situation { got: 1, separate: true, ..FAR },
-        |facts| {
-            offer(facts, "10.0.0.1", false, true);
-            facts.connections.get_or_insert_default().offered = true;
-            traffic(facts, |it| it.sent_again = 50);
+        |target| {
+            offer(target, "10.0.0.1", false, true);
+            target.connections.get_or_insert_default().offered = true;
+            traffic(target, |it| it.sent_again = 50);
         },
         Layer::Connections,
         "no_rss",
@@ -116,8 +116,8 @@ const FAULTS: &[Fault] = &[
     (
         "Multichannel is off at the client",
         Situation { got: 1, separate: true, ..FAR },
-        |facts| {
-            let connections = facts.connections.get_or_insert_default();
+        |target| {
+            let connections = target.connections.get_or_insert_default();
             (connections.offered, connections.client_off) = (true, true);
         },
         Layer::Connections,
@@ -126,9 +126,9 @@ const FAULTS: &[Fault] = &[
     (
         "an address is offered that nobody reaches",
         NEAR,
-        |facts| {
-            offer(facts, "10.0.0.1", true, true);
-            offer(facts, "203.0.113.9", true, false);
+        |target| {
+            offer(target, "10.0.0.1", true, true);
+            offer(target, "203.0.113.9", true, false);
         },
         Layer::Connections,
         "unreachable_address",
@@ -136,24 +136,24 @@ const FAULTS: &[Fault] = &[
     (
         "one channel of four is slow",
         NEAR,
-        |facts| set_channels(facts, [30.0, 31.0, 1.0, 29.0]),
+        |target| set_channels(target, [30.0, 31.0, 1.0, 29.0]),
         Layer::Connections,
         "slow_channel",
     ),
     (
         "one channel of four is slow, and the others differ",
         NEAR,
-        |facts| set_channels(facts, [80.1, 674.0, 309.6, 8.3]),
+        |target| set_channels(target, [80.1, 674.0, 309.6, 8.3]),
         Layer::Connections,
         "slow_channel",
     ),
     (
         "both channels to one address are slow",
         NEAR,
-        |facts| {
+        |target| {
             let rates = [80.0, 90.0, 70.0, 5.0, 85.0, 75.0, 80.0, 6.0];
             let all: Vec<(u8, f64)> = [1, 2, 3, 4, 1, 2, 3, 4].into_iter().zip(rates).collect();
-            set_channels_to(facts, &all);
+            set_channels_to(target, &all);
         },
         Layer::Connections,
         "slow_channel",
@@ -161,25 +161,25 @@ const FAULTS: &[Fault] = &[
     (
         "one of the channels to an address is slow",
         NEAR,
-        |facts| set_channels_to(facts, &[(1, 80.0), (1, 4.0), (2, 90.0), (2, 70.0)]),
+        |target| set_channels_to(target, &[(1, 80.0), (1, 4.0), (2, 90.0), (2, 70.0)]),
         Layer::Connections,
         "slow_channel",
     ),
     (
         "the line is narrow towards the server alone",
         Situation { rtt_ms: 20.0, single: 11.5, best: 11.6, got: 4, separate: false },
-        |facts| {
-            let runs = runs(facts);
+        |target| {
+            let runs = runs(target);
             runs.retain(|run| run.work != RunKind::Write);
             runs.extend([1, 2, 4].map(|count| large(RunKind::Write, count, 1.2, 20.0)));
             // The other direction is free: a connect waits only behind writes.
-            if let Some(transport) = &mut facts.transport {
+            if let Some(transport) = &mut target.transport {
                 transport.connect_under_load = Some(Connects { sent: 3, lost: 0, times_ms: vec![21.0; 3] });
                 transport.connect_under_writes =
                     Some(Connects { sent: 3, lost: 0, times_ms: vec![320.0; 3] });
             }
             // Reads do not stop at any rate here.
-            let data = facts.data.get_or_insert_default();
+            let data = target.data.get_or_insert_default();
             data.runs.retain(|run| !matches!(run.work, RunKind::Read | RunKind::ReadAgain));
             data.runs.extend(
                 [(1, 11.5), (2, 23.0), (4, 46.0)]
@@ -192,8 +192,8 @@ const FAULTS: &[Fault] = &[
     (
         "the window of this host is small",
         Situation { single: 1.3, best: 5.2, ..FAR },
-        |facts| {
-            if let Some(transport) = &mut facts.transport {
+        |target| {
+            if let Some(transport) = &mut target.transport {
                 transport.receive_window = Some(32 << 10);
             }
         },
@@ -203,26 +203,26 @@ const FAULTS: &[Fault] = &[
     (
         "the window of the server is small",
         Situation { single: 1.3, best: 5.2, ..FAR },
-        |facts| traffic(facts, |it| it.held_by_peer_window = 0.9),
+        |target| traffic(target, |it| it.held_by_peer_window = 0.9),
         Layer::Transport,
         "window",
     ),
     (
         "the path loses packets",
         Situation { single: 2.0, best: 8.0, ..FAR },
-        |facts| traffic(facts, |it| it.sent_again = 50),
+        |target| traffic(target, |it| it.sent_again = 50),
         Layer::Transport,
         "loss",
     ),
     (
         "the path loses packets, and rates stop and fall for that",
         Situation { single: 20.0, best: 20.2, ..FAR },
-        |facts| {
-            traffic(facts, |it| it.sent_again = 50);
-            let runs = runs(facts);
+        |target| {
+            traffic(target, |it| it.sent_again = 50);
+            let runs = runs(target);
             runs.retain(|run| run.work != RunKind::ReadAgain);
             runs.push(large(RunKind::ReadAgain, 1, 5.0, 23.0));
-            facts.metadata.get_or_insert_default().operations[0].median_ms = 130.0;
+            target.metadata.get_or_insert_default().operations[0].median_ms = 130.0;
         },
         Layer::Transport,
         "loss",
@@ -230,11 +230,11 @@ const FAULTS: &[Fault] = &[
     (
         "the path loses large packets",
         NEAR,
-        |facts| {
+        |target| {
             let packets = crate::measurements::Packets { arrived: 1400, lost: Some(1420), sent_again: 3 };
-            facts.transport.get_or_insert_default().packets = Some(packets);
+            target.transport.get_or_insert_default().packets = Some(packets);
             // Nothing else could be measured.
-            (facts.data, facts.metadata) = (None, None);
+            (target.data, target.metadata) = (None, None);
         },
         Layer::Transport,
         "black_hole",
@@ -242,8 +242,8 @@ const FAULTS: &[Fault] = &[
     (
         "connects are lost",
         NEAR,
-        |facts| {
-            if let Some(transport) = &mut facts.transport {
+        |target| {
+            if let Some(transport) = &mut target.transport {
                 transport.connect.times_ms[3] += 1000.0;
             }
         },
@@ -253,9 +253,9 @@ const FAULTS: &[Fault] = &[
     (
         "the path carries 10 Mbit/s",
         Situation { rtt_ms: 5.0, single: 1.13, best: 1.14, got: 4, separate: false },
-        |facts| {
-            under_load(facts, 80.0);
-            traffic(facts, |it| {
+        |target| {
+            under_load(target, 80.0);
+            traffic(target, |it| {
                 it.sent_again = 90;
                 it.rtt_ms = 80.0;
             });
@@ -266,15 +266,15 @@ const FAULTS: &[Fault] = &[
     (
         "small answers are held by a timer",
         NEAR,
-        |facts| smb(facts).echo_ms = vec![40.2, 40.3, 41.0, 40.1, 40.4],
+        |target| smb(target).echo_ms = vec![40.2, 40.3, 41.0, 40.1, 40.4],
         Layer::Transport,
         "held_answers",
     ),
     (
         "everything is sealed",
         NEAR,
-        |facts| {
-            let smb = smb(facts);
+        |target| {
+            let smb = smb(target);
             (smb.seals, smb.cipher, smb.protection_ns_per_mib) =
                 (true, Some("Aes256Ccm".to_owned()), Some(900_000.0));
         },
@@ -284,26 +284,26 @@ const FAULTS: &[Fault] = &[
     (
         "signing is slow for a busy client",
         NEAR,
-        |facts| {
-            let smb = smb(facts);
+        |target| {
+            let smb = smb(target);
             smb.signs = true;
             smb.signing = "AesCmac".to_owned();
             smb.protection_ns_per_mib = Some(850_000.0);
-            runs(facts).iter_mut().for_each(|run| run.own_processors = 0.98);
+            runs(target).iter_mut().for_each(|run| run.own_processors = 0.98);
         },
         Layer::Protocol,
         "signing",
     ),
-    ("few credits", FAR, |facts| smb(facts).credits = 8, Layer::Protocol, "credits"),
-    ("64 KiB at most", FAR, |facts| smb(facts).max_read = 64 << 10, Layer::Protocol, "small_requests"),
-    ("clocks differ", NEAR, |facts| smb(facts).clock_ahead_ms = -3_600_000, Layer::Protocol, "clock"),
+    ("few credits", FAR, |target| smb(target).credits = 8, Layer::Protocol, "credits"),
+    ("64 KiB at most", FAR, |target| smb(target).max_read = 64 << 10, Layer::Protocol, "small_requests"),
+    ("clocks differ", NEAR, |target| smb(target).clock_ahead_ms = -3_600_000, Layer::Protocol, "clock"),
     (
         "few slots",
         FAR,
-        |facts| {
+        |target| {
             let (slots, slots_asked, max_io, minor_version) = (2, 128, 1 << 20, 2);
             let nfs = NfsProperties { slots, slots_asked, max_io, minor_version, ..Default::default() };
-            facts.protocol = Some(Protocol::Nfs(nfs));
+            target.protocol = Some(Protocol::Nfs(nfs));
         },
         Layer::Protocol,
         "slots",
@@ -311,8 +311,8 @@ const FAULTS: &[Fault] = &[
     (
         "1,000 operations a second",
         NEAR,
-        |facts| {
-            let runs = runs(facts);
+        |target| {
+            let runs = runs(target);
             runs.retain(|run| run.work != RunKind::SmallRead);
             runs.extend([(1, 990.0), (8, 1000.0), (64, 1000.0)].map(|(depth, rate)| small(depth, rate)));
         },
@@ -329,8 +329,8 @@ const FAULTS: &[Fault] = &[
     (
         "reads are limited and writes are not",
         NEAR,
-        |facts| {
-            let runs = runs(facts);
+        |target| {
+            let runs = runs(target);
             runs.retain(|run| !matches!(run.work, RunKind::Read | RunKind::ReadAgain));
             runs.extend([1, 2, 4].map(|count| large(RunKind::Read, count, 66.0, 0.3)));
         },
@@ -340,8 +340,8 @@ const FAULTS: &[Fault] = &[
     (
         "burst credits are used up",
         Situation { single: 800.0, best: 1700.0, ..NEAR },
-        |facts| {
-            let runs = runs(facts);
+        |target| {
+            let runs = runs(target);
             runs.retain(|run| run.work != RunKind::ReadAgain);
             runs.push(large(RunKind::ReadAgain, 1, 100.0, 0.3));
         },
@@ -351,8 +351,8 @@ const FAULTS: &[Fault] = &[
     (
         "work with names is limited",
         NEAR,
-        |facts| {
-            for it in &mut facts.metadata.get_or_insert_default().operations {
+        |target| {
+            for it in &mut target.metadata.get_or_insert_default().operations {
                 it.per_s = Some(500.0);
                 it.parts = vec![50.0; 10];
             }
@@ -363,10 +363,10 @@ const FAULTS: &[Fault] = &[
     (
         "the server says that limits held requests",
         NEAR,
-        |facts| {
+        |target| {
             let counts = [("Success", 900), ("SuccessWithShareIopsThrottling", 300)];
             let by_type = counts.map(|(kind, count)| (kind.to_owned(), count)).into();
-            facts.told = Some(crate::measurements::ServerTransactions { by_type, ..Default::default() });
+            target.told = Some(crate::measurements::ServerTransactions { by_type, ..Default::default() });
         },
         Layer::Limits,
         "throttled",
@@ -374,10 +374,10 @@ const FAULTS: &[Fault] = &[
     (
         "the server says that its limit on metadata held requests",
         NEAR,
-        |facts| {
+        |target| {
             let counts = [("Success", 900), ("SuccessWithMetadataThrottling", 300)];
             let by_type = counts.map(|(kind, count)| (kind.to_owned(), count)).into();
-            facts.told = Some(crate::measurements::ServerTransactions { by_type, ..Default::default() });
+            target.told = Some(crate::measurements::ServerTransactions { by_type, ..Default::default() });
         },
         Layer::Limits,
         "throttled",
@@ -385,15 +385,15 @@ const FAULTS: &[Fault] = &[
     (
         "names are slow",
         NEAR,
-        |facts| facts.metadata.get_or_insert_default().operations[0].median_ms = 30.0,
+        |target| target.metadata.get_or_insert_default().operations[0].median_ms = 30.0,
         Layer::Metadata,
         "slow_names",
     ),
     (
         "names are slow, and the server does few at once",
         NEAR,
-        |facts| {
-            for it in &mut facts.metadata.get_or_insert_default().operations {
+        |target| {
+            for it in &mut target.metadata.get_or_insert_default().operations {
                 (it.median_ms, it.per_s, it.parts) = (20.0, Some(200.0), vec![200.0; 10]);
             }
         },
@@ -403,15 +403,15 @@ const FAULTS: &[Fault] = &[
     (
         "names that are missing are looked for everywhere",
         NEAR,
-        |facts| facts.metadata.get_or_insert_default().missing_ms = Some(25.0),
+        |target| target.metadata.get_or_insert_default().missing_ms = Some(25.0),
         Layer::Metadata,
         "scans",
     ),
     (
         "the store is slow",
         NEAR,
-        |facts| {
-            let runs = runs(facts);
+        |target| {
+            let runs = runs(target);
             runs.retain(|run| run.work != RunKind::SmallRead);
             runs.extend([(1, 80.0), (8, 640.0), (64, 5000.0)].map(|(depth, rate)| small(depth, rate)));
         },
@@ -421,11 +421,11 @@ const FAULTS: &[Fault] = &[
     (
         "the name leads to a public address",
         NEAR,
-        |facts| {
-            if let Some(route) = &mut facts.route {
+        |target| {
+            if let Some(route) = &mut target.route {
                 route.used = "52.239.238.8".parse().unwrap();
             }
-            offer(facts, "10.0.0.1", true, true);
+            offer(target, "10.0.0.1", true, true);
         },
         Layer::Name,
         "public_address",
@@ -433,8 +433,8 @@ const FAULTS: &[Fault] = &[
     (
         "the name leads to a dead address first",
         NEAR,
-        |facts| {
-            if let Some(route) = &mut facts.route {
+        |target| {
+            if let Some(route) = &mut target.route {
                 let address = "10.9.9.9".parse().unwrap();
                 route.addresses.insert(
                     0,
@@ -450,13 +450,13 @@ const FAULTS: &[Fault] = &[
 #[test]
 fn each_fault_is_named_by_its_layer() {
     for (name, of, change, layer, kind) in FAULTS {
-        let mut facts = situation(*of);
-        change(&mut facts);
+        let mut target = situation(*of);
+        change(&mut target);
         assert_eq!(
-            leading(&facts),
+            leading(&target),
             (ShareHealth::HeldBack, Some(*layer), Some(*kind)),
             "{name}: {:#?}",
-            findings(&facts)
+            findings(&target)
         );
     }
 }
@@ -464,9 +464,9 @@ fn each_fault_is_named_by_its_layer() {
 #[test]
 fn every_statement_that_holds_something_back_carries_its_measurement() {
     for (name, of, change, ..) in FAULTS {
-        let mut facts = situation(*of);
-        change(&mut facts);
-        for finding in findings(&facts) {
+        let mut target = situation(*of);
+        change(&mut target);
+        for finding in findings(&target) {
             assert!(!finding.rests_on.is_empty(), "{name}: {finding:?}");
             assert!(
                 finding.rests_on.iter().any(|it| it.chars().any(|c| c.is_ascii_digit())),
@@ -478,12 +478,12 @@ fn every_statement_that_holds_something_back_carries_its_measurement() {
 
 /// The host was busy for the first three quarters of the last reads (requests a second as measured).
 fn held_up_at_the_end() -> TargetMeasurements {
-    let mut facts = situation(Situation { rtt_ms: 0.05, single: 2982.0, best: 2890.0, ..NEAR });
+    let mut target = situation(Situation { rtt_ms: 0.05, single: 2982.0, best: 2890.0, ..NEAR });
     let mut again = large(RunKind::ReadAgain, 1, 1210.0, 0.05);
     again.parts = [vec![3500.0; 15], vec![8044.0, 4978.0, 14489.0, 11244.0, 5378.0]].concat();
-    runs(&mut facts).retain(|run| run.work != RunKind::ReadAgain);
-    runs(&mut facts).push(again);
-    facts
+    runs(&mut target).retain(|run| run.work != RunKind::ReadAgain);
+    runs(&mut target).push(again);
+    target
 }
 
 /// Situations that the doctor met on this host, where nothing was wrong.
@@ -592,19 +592,19 @@ fn sound_servers_are_healthy() {
         ("a flow that overshot once", overshoot),
         ("a server that does no more with names", busy_server),
     ];
-    for (name, facts) in healthy.into_iter().chain(met_here()) {
-        let held: Vec<_> = findings(&facts).into_iter().filter(|it| it.holds_back).collect();
-        assert_eq!(leading(&facts).0, ShareHealth::Healthy, "{name}: {held:#?}");
+    for (name, target) in healthy.into_iter().chain(met_here()) {
+        let held: Vec<_> = findings(&target).into_iter().filter(|it| it.holds_back).collect();
+        assert_eq!(leading(&target).0, ShareHealth::Healthy, "{name}: {held:#?}");
     }
 }
 
 #[test]
 fn a_full_disk_is_said_before_everything_else() {
-    let mut facts = situation(FAR);
-    facts.data = None;
+    let mut target = situation(FAR);
+    target.data = None;
     let why = "Create: DISK_FULL".to_owned();
-    facts.stopped = Some(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full });
-    assert_eq!(leading(&facts), (ShareHealth::Stopped, Some(Layer::Storage), Some("full")));
+    target.stopped = Some(Stopped { stage: Stage::Data, why, stalled: false, cause: Cause::Full });
+    assert_eq!(leading(&target), (ShareHealth::Stopped, Some(Layer::Storage), Some("full")));
 }
 
 #[test]
@@ -616,7 +616,7 @@ fn a_mount_shows_what_it_was_not_told_and_what_it_did_not_get() {
         let mount = Mount { kind: kind.to_owned(), options, connections, ..Mount::default() };
         TargetMeasurements { protocol: Some(Protocol::Mount(mount)), ..TargetMeasurements::default() }
     };
-    for (facts, kind) in [
+    for (target, kind) in [
         (mount("cifs", "vers=3.1.1,rsize=4194304,wsize=4194304", 1), Some("client_multichannel_off")),
         (mount("cifs", "vers=3.1.1,multichannel,max_channels=4", 2), Some("client_few_channels")),
         (mount("cifs", "vers=3.1.1,multichannel,max_channels=4", 4), None),
@@ -625,28 +625,28 @@ fn a_mount_shows_what_it_was_not_told_and_what_it_did_not_get() {
         (mount("nfs4", "vers=4.2,rsize=32768", 1), Some("client_small_requests")),
         (mount("nfs4", "vers=4.2,sync", 1), Some("client_option")),
     ] {
-        assert_eq!(leading(&facts).2, kind, "{facts:?}");
+        assert_eq!(leading(&target).2, kind, "{target:?}");
     }
 }
 
 /// A mount with this number of connections, with the values that are measured through it and no echo.
 fn mounted(kind: &str, options: &str, connected: u32, of: Situation) -> TargetMeasurements {
-    let mut facts = situation(of);
+    let mut target = situation(of);
     let one = MountConnection { connected: true, requests: None };
     let options = options.split(',').map(str::to_owned).collect();
     let connections = vec![one; connected as usize];
     let mount = Mount { kind: kind.to_owned(), options, connections, ..Mount::default() };
-    facts.protocol = Some(Protocol::Mount(mount));
-    facts.connections = Some(crate::measurements::Connections {
+    target.protocol = Some(Protocol::Mount(mount));
+    target.connections = Some(crate::measurements::Connections {
         offered: true,
         asked: 4,
         got: connected,
         ..crate::measurements::Connections::default()
     });
-    facts.metadata = None;
-    runs(&mut facts).retain(|run| run.connections == 1 && run.work != RunKind::ReadAgain);
-    runs(&mut facts).iter_mut().for_each(|run| run.connections = connected);
-    facts
+    target.metadata = None;
+    runs(&mut target).retain(|run| run.connections == 1 && run.work != RunKind::ReadAgain);
+    runs(&mut target).iter_mut().for_each(|run| run.connections = connected);
+    target
 }
 
 #[test]
@@ -657,23 +657,23 @@ fn a_mount_is_accused_of_nothing_that_was_not_measured() {
     for (kind, options, connected) in
         [("cifs", smb, 4), ("cifs", smb, 1), ("nfs4", "nconnect=4", 4), ("nfs4", "vers=4.2", 1)]
     {
-        let facts = mounted(kind, options, connected, full);
-        let found = findings(&facts);
+        let target = mounted(kind, options, connected, full);
+        let found = findings(&target);
         let of_connections: Vec<_> = found
             .iter()
             .filter(|it| matches!(it.kind, "throughput_limit" | "few_connections" | "no_gain" | "worth"))
             .collect();
         assert!(of_connections.is_empty(), "{kind} {options}: {of_connections:#?}");
         let wanted = if (kind, connected) == ("cifs", 1) { Some("client_few_channels") } else { None };
-        assert_eq!(leading(&facts).2, wanted, "{kind} {options}: {found:#?}");
+        assert_eq!(leading(&target).2, wanted, "{kind} {options}: {found:#?}");
     }
 }
 
 #[test]
 fn a_mount_whose_connections_carry_differently_much_says_so() {
-    let mut facts = mounted("cifs", "multichannel,max_channels=4", 4, NEAR);
-    set_channels(&mut facts, [30.0, 31.0, 1.0, 29.0]);
-    let found = findings(&facts);
+    let mut target = mounted("cifs", "multichannel,max_channels=4", 4, NEAR);
+    set_channels(&mut target, [30.0, 31.0, 1.0, 29.0]);
+    let found = findings(&target);
     let uneven = found.iter().find(|it| it.kind == "client_uneven").unwrap();
     assert!(uneven.rests_on[0].contains("30.0, 31.0, 1.00, 29.0"), "{uneven:?}");
     assert!(found.iter().all(|it| it.kind != "slow_channel"), "{found:#?}");
@@ -686,11 +686,11 @@ fn one_point_says_nothing_of_more_connections() {
         (Situation { single: 60.0, best: 60.0, ..NEAR }, "throughput_limit"),
         (Situation { single: 60.0, best: 60.0, ..NEAR }, "no_gain"),
     ] {
-        let mut facts = situation(of);
-        runs(&mut facts).retain(|run| run.connections == 1 || run.work == RunKind::SmallRead);
-        let found = findings(&facts);
+        let mut target = situation(of);
+        runs(&mut target).retain(|run| run.connections == 1 || run.work == RunKind::SmallRead);
+        let found = findings(&target);
         assert!(found.iter().all(|it| it.kind != forbidden), "{found:#?}");
-        assert_eq!(leading(&facts).0, ShareHealth::Healthy, "{found:#?}");
+        assert_eq!(leading(&target).0, ShareHealth::Healthy, "{found:#?}");
     }
     // A queue is visible with one connection too. The gain of more is not.
     let mut narrow = situation(Situation { rtt_ms: 5.0, single: 1.13, best: 1.13, got: 4, separate: false });
@@ -703,32 +703,32 @@ fn one_point_says_nothing_of_more_connections() {
 
 #[test]
 fn a_path_whose_queue_was_not_looked_at_is_not_said_to_have_room() {
-    let mut facts = situation(Situation { single: 60.0, best: 60.2, ..NEAR });
-    if let Some(transport) = &mut facts.transport {
+    let mut target = situation(Situation { single: 60.0, best: 60.2, ..NEAR });
+    if let Some(transport) = &mut target.transport {
         (transport.connect_under_load, transport.connect_under_writes) = (None, None);
     }
-    assert_eq!(leading(&facts).0, ShareHealth::Healthy);
+    assert_eq!(leading(&target).0, ShareHealth::Healthy);
 }
 
 #[test]
 fn a_bound_of_our_own_is_not_the_servers() {
     // `--max-iops 5000`: names and small reads stop at it, evenly.
-    let mut facts = situation(NEAR);
-    for it in &mut facts.metadata.get_or_insert_default().operations {
+    let mut target = situation(NEAR);
+    for it in &mut target.metadata.get_or_insert_default().operations {
         (it.per_s, it.parts) = (Some(5000.0), vec![500.0; 10]);
         it.median_ms = 0.5;
     }
-    assert_eq!(leading(&facts).0, ShareHealth::HeldBack, "the server did it, as far as can be seen");
+    assert_eq!(leading(&target).0, ShareHealth::HeldBack, "the server did it, as far as can be seen");
     let capped = [1, 8, 64].map(|depth| small(depth, if depth == 1 { 2500.0 } else { 5000.0 }));
-    runs(&mut facts).retain(|run| run.work != RunKind::SmallRead);
-    runs(&mut facts).extend(capped);
-    facts.data.get_or_insert_default().bound_iops = Some(5000);
-    let found = findings(&facts);
+    runs(&mut target).retain(|run| run.work != RunKind::SmallRead);
+    runs(&mut target).extend(capped);
+    target.data.get_or_insert_default().bound_iops = Some(5000);
+    let found = findings(&target);
     assert!(found.iter().all(|it| !it.holds_back && it.kind != "knee"), "{found:#?}");
     // `--max-rate 20m`: several connections are as fast as one.
-    let mut facts = situation(Situation { single: 20.0, best: 20.0, ..FAR });
-    facts.data.get_or_insert_default().bound_mib_s = Some(20.0);
-    let found = findings(&facts);
+    let mut target = situation(Situation { single: 20.0, best: 20.0, ..FAR });
+    target.data.get_or_insert_default().bound_mib_s = Some(20.0);
+    let found = findings(&target);
     let of_gain = ["no_gain", "worth", "little_gain", "gain_unsure", "throughput_limit", "knee"];
     assert!(found.iter().all(|it| !of_gain.contains(&it.kind)), "{found:#?}");
 }
@@ -736,14 +736,14 @@ fn a_bound_of_our_own_is_not_the_servers() {
 #[test]
 fn a_private_address_that_nobody_tried_is_worth_a_note_alone() {
     for (reachable, held) in [(None, false), (Some(true), true)] {
-        let mut facts = situation(NEAR);
-        if let Some(route) = &mut facts.route {
+        let mut target = situation(NEAR);
+        if let Some(route) = &mut target.route {
             route.used = "52.239.238.8".parse().unwrap();
             let address = "10.9.9.9".parse().unwrap();
             route.addresses.push(Address { address, scope: Scope::Private, reachable, refused: false });
             route.addresses.remove(0);
         }
-        let found = findings(&facts);
+        let found = findings(&target);
         let public = found.iter().find(|it| it.kind == "public_address").unwrap();
         assert_eq!(public.holds_back, held, "{public:?}");
         assert!(public.says.contains("10.9.9.9"), "{public:?}");
@@ -753,41 +753,41 @@ fn a_private_address_that_nobody_tried_is_worth_a_note_alone() {
 #[test]
 fn the_knee_of_depth_says_nothing_of_what_was_not_tried() {
     let knee =
-        |facts: &TargetMeasurements| findings(facts).into_iter().find(|it| it.kind == "knee").unwrap().says;
-    let mut facts = situation(NEAR);
-    assert!(knee(&facts).ends_with("64 under way, the most that was tried"), "{}", knee(&facts));
-    runs(&mut facts).push(small(128, 64_000.0));
-    runs(&mut facts).retain(|run| run.work != RunKind::SmallRead || run.depth != 64);
-    runs(&mut facts).push(small(256, 64_100.0));
-    assert!(knee(&facts).ends_with("128 under way, and little behind that"), "{}", knee(&facts));
+        |target: &TargetMeasurements| findings(target).into_iter().find(|it| it.kind == "knee").unwrap().says;
+    let mut target = situation(NEAR);
+    assert!(knee(&target).ends_with("64 under way, the most that was tried"), "{}", knee(&target));
+    runs(&mut target).push(small(128, 64_000.0));
+    runs(&mut target).retain(|run| run.work != RunKind::SmallRead || run.depth != 64);
+    runs(&mut target).push(small(256, 64_100.0));
+    assert!(knee(&target).ends_with("128 under way, and little behind that"), "{}", knee(&target));
 }
 
 #[test]
 fn round_trips_of_names_are_those_of_a_connection_that_is_there() {
-    let mut facts = situation(NEAR);
-    let connect = rtt(&facts).expect("was measured");
-    smb(&mut facts).echo_ms = vec![connect / 4.0; 5];
-    let slowest = &facts.metadata.as_ref().expect("was measured").operations[0];
+    let mut target = situation(NEAR);
+    let connect = rtt(&target).expect("was measured");
+    smb(&mut target).echo_ms = vec![connect / 4.0; 5];
+    let slowest = &target.metadata.as_ref().expect("was measured").operations[0];
     let wanted = connect / 4.0 * f64::from(slowest.trips) / slowest.median_ms * 100.0;
-    let found = findings(&facts);
+    let found = findings(&target);
     let note = found.iter().find(|it| it.kind == "trips").expect("is always told");
     assert!(note.says.ends_with(&format!("{} %", short(wanted))), "{}", note.says);
 }
 
 #[test]
 fn a_sawtooth_and_small_packets_are_told_and_accuse_nobody() {
-    let mut facts = situation(NEAR);
+    let mut target = situation(NEAR);
     let every_s = 0.5;
     let sawtooth =
         Sawtooth { work: RunKind::Read, connections: 4, collapses: 4, every_s, usual_per_s: 400.0 };
-    facts.data.get_or_insert_default().sawtooth = Some(sawtooth);
+    target.data.get_or_insert_default().sawtooth = Some(sawtooth);
     for (interface, path, who) in
         [(1500, 1280, "behind this host"), (1280, 1280, "the interface of this host")]
     {
-        if let Some(route) = &mut facts.route {
+        if let Some(route) = &mut target.route {
             (route.interface_mtu, route.path_mtu) = (Some(interface), Some(path));
         }
-        let found = findings(&facts);
+        let found = findings(&target);
         let told = |kind| found.iter().find(|it| it.kind == kind && !it.holds_back).unwrap();
         assert!(told("sawtooth").says.contains("every 0.5"), "{found:#?}");
         assert!(

@@ -10,17 +10,17 @@ use crate::verdict::{ShareHealth, verdict};
 
 /// A server none of whose addresses accepted a connection.
 fn not_reached(name: &str, refused: bool) -> TargetMeasurements {
-    let mut facts = situation(NEAR);
+    let mut measurements = situation(NEAR);
     let cause = if refused { Cause::Closed } else { Cause::Unreachable };
     let why = "10.0.0.1:445: no connection".to_owned();
-    facts.stopped = Some(Stopped { stage: Stage::Connect, why, stalled: !refused, cause });
-    (facts.transport, facts.protocol, facts.connections) = (None, None, None);
-    (facts.data, facts.metadata) = (None, None);
-    if let Some(route) = &mut facts.route {
+    measurements.stopped = Some(Stopped { stage: Stage::Connect, why, stalled: !refused, cause });
+    (measurements.transport, measurements.protocol, measurements.connections) = (None, None, None);
+    (measurements.data, measurements.metadata) = (None, None);
+    if let Some(route) = &mut measurements.route {
         route.name = name.to_owned();
         (route.addresses[0].reachable, route.addresses[0].refused) = (Some(false), refused);
     }
-    facts
+    measurements
 }
 
 #[test]
@@ -29,10 +29,14 @@ fn a_closed_port_and_a_dead_host_are_named_and_the_name_service_is_not() {
         for (refused, kind, part) in
             [(true, "closed_port", "nobody listens on its port 445"), (false, "dead_host", "does not answer")]
         {
-            let facts = not_reached(name, refused);
-            assert_eq!(leading(&facts), (ShareHealth::Stopped, Some(Layer::Transport), Some(kind)), "{name}");
-            let found = findings(&facts);
-            let verdict = verdict(&facts, &found);
+            let measurements = not_reached(name, refused);
+            assert_eq!(
+                leading(&measurements),
+                (ShareHealth::Stopped, Some(Layer::Transport), Some(kind)),
+                "{name}"
+            );
+            let found = findings(&measurements);
+            let verdict = verdict(&measurements, &found);
             assert!(verdict.paragraph.contains(part), "{}", verdict.paragraph);
             assert!(!verdict.paragraph.contains("name service"), "{}", verdict.paragraph);
             assert!(
@@ -46,27 +50,30 @@ fn a_closed_port_and_a_dead_host_are_named_and_the_name_service_is_not() {
 
 #[test]
 fn an_address_that_refuses_before_one_that_answers_costs_nothing() {
-    let mut facts = situation(NEAR);
-    if let Some(route) = &mut facts.route {
+    let mut measurements = situation(NEAR);
+    if let Some(route) = &mut measurements.route {
         let address = "10.9.9.9".parse().unwrap();
         let closed = Address { address, scope: Scope::Private, reachable: Some(false), refused: true };
         route.addresses.insert(0, closed);
     }
-    assert_eq!(leading(&facts).0, ShareHealth::Healthy);
+    assert_eq!(leading(&measurements).0, ShareHealth::Healthy);
     assert!(
-        findings(&facts).iter().any(|it| it.kind == "closed_address" && it.says.contains("nobody listens"))
+        findings(&measurements)
+            .iter()
+            .any(|it| it.kind == "closed_address" && it.says.contains("nobody listens"))
     );
 }
 
 #[test]
 fn a_silence_on_a_path_that_loses_large_packets_is_not_the_servers() {
-    let mut facts = situation(NEAR);
-    (facts.data, facts.metadata) = (None, None);
+    let mut measurements = situation(NEAR);
+    (measurements.data, measurements.metadata) = (None, None);
     let packets = Packets { arrived: 1400, lost: Some(1420), sent_again: 3 };
-    facts.transport.get_or_insert_default().packets = Some(packets);
+    measurements.transport.get_or_insert_default().packets = Some(packets);
     let why = "a first block: no answer within 3 s".to_owned();
-    facts.stopped = Some(Stopped { stage: Stage::Data, why, stalled: true, cause: Cause::LargePackets });
-    let verdict = verdict(&facts, &findings(&facts));
+    measurements.stopped =
+        Some(Stopped { stage: Stage::Data, why, stalled: true, cause: Cause::LargePackets });
+    let verdict = verdict(&measurements, &findings(&measurements));
     assert_eq!((verdict.state, verdict.layer), (ShareHealth::Stopped, Some(Layer::Transport)));
     assert!(
         verdict.paragraph.contains("MTU is about 1400") && !verdict.paragraph.contains("stalls"),
@@ -77,15 +84,15 @@ fn a_silence_on_a_path_that_loses_large_packets_is_not_the_servers() {
 
 #[test]
 fn what_connections_bring_is_said_with_its_knee_and_its_confidence() {
-    let mut facts = situation(FAR);
-    let two = runs(&mut facts).iter_mut().filter(|run| run.connections == 2);
+    let mut measurements = situation(FAR);
+    let two = runs(&mut measurements).iter_mut().filter(|run| run.connections == 2);
     two.for_each(|run| *run = large(run.work, 2, 90.0, 23.0));
-    let said = |facts: &TargetMeasurements| {
-        let found = findings(facts).into_iter();
+    let said = |measurements: &TargetMeasurements| {
+        let found = findings(measurements).into_iter();
         let kinds = ["worth", "little_gain", "gain_unsure", "no_gain"];
         found.filter(|it| kinds.contains(&it.kind)).map(|it| (it.kind, it.says)).next().unwrap()
     };
-    let (kind, says) = said(&facts);
+    let (kind, says) = said(&measurements);
     assert_eq!(kind, "worth");
     // 90 against 23 in each turn. A turn has 23 operations with one connection, and the error is one of
     // them.
@@ -101,11 +108,11 @@ fn what_connections_bring_is_said_with_its_knee_and_its_confidence() {
 #[test]
 fn what_other_programs_used_is_said_and_advice_waits_for_them() {
     let said = |part: f64| {
-        let mut facts = situation(Situation { single: 500.0, best: 900.0, ..NEAR });
+        let mut measurements = situation(Situation { single: 500.0, best: 900.0, ..NEAR });
         let others = crate::measurements::Others { part, processors: 2, is_server_here: true };
-        facts.data.get_or_insert_default().others = Some(others);
+        measurements.data.get_or_insert_default().others = Some(others);
         let kinds = ["worth", "gain_unsure"];
-        let found = findings(&facts).into_iter().find(|it| kinds.contains(&it.kind)).unwrap();
+        let found = findings(&measurements).into_iter().find(|it| kinds.contains(&it.kind)).unwrap();
         (found.kind, found.change.is_some(), format!("{} [{}]", found.says, found.rests_on.join("; ")))
     };
     let (kind, is_advised, text) = said(0.01);

@@ -14,7 +14,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use super::connection::{AgentConnection, MessageSender, PeerRole};
-use super::{Message, place};
+use super::{Message, host_and_port};
 use crate::args::Args;
 use crate::measure::Stop;
 use crate::run::{clear, measure};
@@ -59,7 +59,7 @@ impl Agent {
     pub fn listen(args: &Args, secret: String) -> Result<Agent, Error> {
         let address = args.agent.as_deref().unwrap_or_default();
         let is_any = address.ends_with(":0");
-        let (host, port) = place(address.strip_suffix(":0").unwrap_or(address))?;
+        let (host, port) = host_and_port(address.strip_suffix(":0").unwrap_or(address))?;
         let port = if is_any { 0 } else { port };
         let listener = TcpListener::bind((host.as_str(), port));
         let listener = listener.map_err(|why| Error::host(format!("--agent {address}: listening"), why))?;

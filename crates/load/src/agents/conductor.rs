@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::connection::{AgentConnection, MessageSender, PeerRole, failed};
-use super::{Message, place};
+use super::{Message, host_and_port};
 use crate::args::Args;
 use crate::{Error, Plan, Report};
 
@@ -26,7 +26,7 @@ const SLACK: u32 = 4;
 
 /// The results of a load from several machines.
 #[derive(Debug)]
-pub struct Conducted {
+pub struct MergedResults {
     /// One report for each load. If an agent was lost, the last report has the results of the others.
     pub reports: Vec<Report>,
     /// The errors, with the names of the agents. No load starts after an error.
@@ -38,7 +38,7 @@ pub struct Conducted {
 /// # Errors
 /// The first error before the measurement, with the name of the agent. The other agents are disconnected,
 /// and stop.
-pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<Conducted, Error> {
+pub fn conduct(args: &Args, words: &[String], secret: &str) -> Result<MergedResults, Error> {
     if args.server_pid.is_some() {
         return Err(Error::Usage(
             "--server-pid does not go with --agents: they see other processes".to_owned(),
@@ -76,9 +76,9 @@ fn agent_words(words: &[String]) -> Vec<String> {
 }
 
 fn connect(name: &str, secret: &str, silence: Duration) -> Result<AgentConnection, Error> {
-    let place = place(name)?;
+    let host_and_port = host_and_port(name)?;
     let failed = |why: io::Error| failed(name, &why, silence);
-    let addresses = place.to_socket_addrs().map_err(failed)?;
+    let addresses = host_and_port.to_socket_addrs().map_err(failed)?;
     let mut last = io::Error::from(ErrorKind::NotFound);
     for address in addresses {
         match TcpStream::connect_timeout(&address, CONNECT_TIME) {
@@ -86,7 +86,7 @@ fn connect(name: &str, secret: &str, silence: Duration) -> Result<AgentConnectio
             Err(why) => last = why,
         }
     }
-    let port = place.1;
+    let port = host_and_port.1;
     let text = format!("{last}; start there: trunkline load --agent 0.0.0.0:{port} --secret-file FILE");
     Err(Error::host(format!("agent {name}"), text))
 }
@@ -153,7 +153,7 @@ impl AgentGroup {
     }
 
     /// Runs one load after the other, until an agent is lost.
-    fn run_loads(mut self, plans: Vec<Plan>) -> Result<Conducted, Error> {
+    fn run_loads(mut self, plans: Vec<Plan>) -> Result<MergedResults, Error> {
         let (mut reports, mut left) = (Vec::new(), plans.len());
         self.receive_from_all(LONG, AgentLoss::Ends, |message| {
             matches!(message, Message::Ready).then_some(())
@@ -167,7 +167,7 @@ impl AgentGroup {
         }
         match reports.is_empty() {
             true => Err(self.lost.swap_remove(0)),
-            false => Ok(Conducted { reports, lost: self.lost }),
+            false => Ok(MergedResults { reports, lost: self.lost }),
         }
     }
 
@@ -334,7 +334,7 @@ mod tests {
         connection.send(&Message::Done).unwrap();
     }
 
-    fn conducted(parts: &[AgentScript], line: &str) -> (Vec<String>, Result<Conducted, Error>) {
+    fn conducted(parts: &[AgentScript], line: &str) -> (Vec<String>, Result<MergedResults, Error>) {
         let agents: Vec<String> = parts.iter().map(|part| agent(*part)).collect();
         let line = format!("load / {line} --agents {}", agents.join(","));
         let args = ConductorCli::parse_from(line.split(' ')).args;
@@ -350,7 +350,7 @@ mod tests {
         };
         for (of, parts) in [[silent, measure as AgentScript], [measure, silent]].iter().enumerate() {
             let (agents, conducted) = conducted(parts, "--runtime 60 --agent-timeout 1 --rw read,write");
-            let Conducted { reports, lost } = conducted.unwrap();
+            let MergedResults { reports, lost } = conducted.unwrap();
             let (lost, [report]) = (lost[0].to_string(), reports.as_slice()) else {
                 panic!("nothing is measured after a loss")
             };
@@ -372,7 +372,7 @@ mod tests {
         };
         let (agents, conducted) =
             conducted(&[measure, busy], "--runtime 100ms --ramp_time 100ms --agent-timeout 500ms");
-        let Conducted { reports, lost } = conducted.unwrap();
+        let MergedResults { reports, lost } = conducted.unwrap();
         // The time of the load, and four times the time that it may be silent.
         let why = format!("agent {}: it is there, but was not done after 2.2 s", agents[1]);
         assert_eq!((reports.len(), lost[0].to_string()), (1, why));
@@ -393,7 +393,7 @@ mod tests {
             be_silent(connection, heart);
         };
         let (agents, conducted) = conducted(&[silent, measure], "--runtime 60 --agent-timeout 1");
-        let Conducted { reports, lost } = conducted.unwrap();
+        let MergedResults { reports, lost } = conducted.unwrap();
         assert_eq!(reports[0].json()["jobs"][0]["trunkline"]["missing_clients"], serde_json::json!([]));
         assert!(lost[0].to_string().contains(&agents[0]));
     }

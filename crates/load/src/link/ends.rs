@@ -16,7 +16,7 @@ const MAX_LINKS: u8 = 255;
 
 /// The devices at both ends.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(super) struct LinkDevices {
     namespace: Namespace,
     number: u8,
     /// The device on the side of the servers.
@@ -43,16 +43,16 @@ impl Drop for Namespace {
     }
 }
 
-impl Ends {
+impl LinkDevices {
     /// Creates both devices, with packets of at most `mtu` bytes. If a congestion control is given, TCP
     /// uses it on both ends.
-    pub(super) fn make(mtu: u16, congestion_control: Option<&str>) -> Result<Ends, Error> {
-        let (number, namespace) = Ends::namespace()?;
+    pub(super) fn make(mtu: u16, congestion_control: Option<&str>) -> Result<LinkDevices, Error> {
+        let (number, namespace) = LinkDevices::namespace()?;
         let [far_name, near_name] = [format!("tl{number}-far"), format!("tl{number}-near")];
         let make = |name: &str| {
             Tun::make(name).map_err(|why| Error::host(format!("make the network device {name}"), why))
         };
-        let ends = Ends { far: make(&far_name)?, near: make(&near_name)?, number, namespace };
+        let ends = LinkDevices { far: make(&far_name)?, near: make(&near_name)?, number, namespace };
         let (name, mtu) = (ends.namespace.0.as_str(), mtu.to_string());
         // No packet is lost here, even if one waits for every other packet on the line.
         let size = ["mtu", &mtu, "txqueuelen", "10000", "up"];

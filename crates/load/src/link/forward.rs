@@ -20,7 +20,7 @@ const AT_ONCE: usize = 32;
 
 /// The traffic of one direction.
 #[derive(Debug, Clone)]
-pub(super) struct Carried {
+pub(super) struct DirectionTraffic {
     pub(super) counts: Counts,
     /// The delay of packets beyond their due time, in nanoseconds.
     pub(super) late_ns: Histogram<u64>,
@@ -33,7 +33,7 @@ pub(super) fn forward(
     shape: Shape,
     seed: u64,
     until: &OwnedFd,
-) -> Result<Carried, Error> {
+) -> Result<DirectionTraffic, Error> {
     // Without this the host may add 50 us to each wait. If it fails, the report shows the effect.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let begin = Instant::now();
@@ -78,7 +78,7 @@ pub(super) fn forward(
             Err(why) => return Err(failed(why.into())),
         }
         if !ready[1].revents().is_empty() {
-            return Ok(Carried { counts: way.counts(), late_ns });
+            return Ok(DirectionTraffic { counts: way.counts(), late_ns });
         }
     }
 }

@@ -188,8 +188,8 @@ impl Proxy {
     /// direction.
     pub(super) fn start(server: &str, rate: Option<u64>, flow_rate: Option<u64>) -> Result<Proxy, Error> {
         let wrong = |why: String| Error::Usage(format!("--proxy {server}: {why}"));
-        let place = client::written::place(server, 445).map_err(wrong)?;
-        let found = place.to_socket_addrs().map_err(|why| wrong(why.to_string()))?;
+        let host_and_port = client::written::host_and_port(server, 445).map_err(wrong)?;
+        let found = host_and_port.to_socket_addrs().map_err(|why| wrong(why.to_string()))?;
         let failed = |why: io::Error| Error::host("listening on 127.0.0.1", why);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::forward::Carried;
+use super::forward::DirectionTraffic;
 
 /// The report that is printed when the command has ended.
 #[derive(Debug)]
@@ -12,9 +12,9 @@ pub(super) struct LinkReport {
     /// The times that connections took, the shortest first.
     pub(super) connects: Vec<Duration>,
     /// From the command to this machine.
-    pub(super) there: Carried,
+    pub(super) there: DirectionTraffic,
     /// From this machine to the command.
-    pub(super) back: Carried,
+    pub(super) back: DirectionTraffic,
     /// Packets that the host dropped because the forwarder was too slow.
     pub(super) missed: u64,
 }

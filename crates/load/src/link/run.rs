@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::args::LinkArgs;
-use super::ends::Ends;
+use super::ends::LinkDevices;
 use super::forward::forward;
 use super::probe::Target;
 use super::proxy::Proxy;
@@ -33,7 +33,7 @@ pub fn run(args: &LinkArgs) -> Result<ExitStatus, Error> {
                 .to_owned(),
         ));
     }
-    let ends = Ends::make(args.mtu, args.congestion_control.as_deref())?;
+    let ends = LinkDevices::make(args.mtu, args.congestion_control.as_deref())?;
     let target = Target::listen(ends.host())?;
     let (until, over) = rustix::pipe::pipe().map_err(|why| Error::host("make a pipe", why))?;
     let (shape, seed) = (args.shape(), args.seed);
@@ -64,8 +64,8 @@ fn behind_proxy(args: &LinkArgs, server: &str) -> Result<ExitStatus, Error> {
         ));
     }
     let proxy = Proxy::start(server, args.rate, args.flow_rate)?;
-    let place = ForwardedAddress { host: proxy.address.ip(), port: Some(proxy.address.port()) };
-    let status = execute(&args.command, &place)?;
+    let address = ForwardedAddress { host: proxy.address.ip(), port: Some(proxy.address.port()) };
+    let status = execute(&args.command, &address)?;
     eprint!("{proxy}");
     Ok(status)
 }
@@ -82,8 +82,8 @@ fn join<T>(thread: thread::ScopedJoinHandle<'_, Result<T, Error>>) -> Result<T, 
 
 /// Runs the command to its end, even if this process gets signals meanwhile, so that everything is
 /// cleaned up. The first signal that asks us to end is passed on to the command. A second one kills it.
-fn execute(command: &[OsString], place: &ForwardedAddress) -> Result<ExitStatus, Error> {
-    let words: Vec<OsString> = command.iter().map(|word| place.put_into(word)).collect();
+fn execute(command: &[OsString], address: &ForwardedAddress) -> Result<ExitStatus, Error> {
+    let words: Vec<OsString> = command.iter().map(|word| address.put_into(word)).collect();
     let [program, arguments @ ..] = words.as_slice() else {
         return Err(Error::Usage("there is no command to run".to_owned()));
     };
@@ -99,8 +99,8 @@ fn execute(command: &[OsString], place: &ForwardedAddress) -> Result<ExitStatus,
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let mut child = tokio::process::Command::new(program)
             .args(arguments)
-            .env("TRUNKLINE_LINK_HOST", place.host.to_string())
-            .envs(place.port.map(|port| ("TRUNKLINE_LINK_PORT", port.to_string())))
+            .env("TRUNKLINE_LINK_HOST", address.host.to_string())
+            .envs(address.port.map(|port| ("TRUNKLINE_LINK_PORT", port.to_string())))
             .kill_on_drop(true)
             .spawn()
             .map_err(failed)?;
@@ -128,12 +128,12 @@ impl ForwardedAddress {
     }
 }
 
-fn replace(word: &OsStr, place: &[u8], by: &str) -> OsString {
+fn replace(word: &OsStr, placeholder: &[u8], by: &str) -> OsString {
     let (mut rest, mut put) = (word.as_bytes(), Vec::new());
-    while let Some(at) = rest.windows(place.len()).position(|part| part == place) {
+    while let Some(at) = rest.windows(placeholder.len()).position(|part| part == placeholder) {
         put.extend_from_slice(&rest[..at]);
         put.extend_from_slice(by.as_bytes());
-        rest = &rest[at + place.len()..];
+        rest = &rest[at + placeholder.len()..];
     }
     put.extend_from_slice(rest);
     OsString::from_vec(put)
@@ -145,8 +145,8 @@ mod tests {
 
     #[test]
     fn the_host_is_put_wherever_it_is_named() {
-        let place = ForwardedAddress { host: IpAddr::from([198, 18, 0, 1]), port: None };
-        let put = |word: &str| place.put_into(OsStr::new(word));
+        let address = ForwardedAddress { host: IpAddr::from([198, 18, 0, 1]), port: None };
+        let put = |word: &str| address.put_into(OsStr::new(word));
         assert_eq!(put("smb://me@{host}/share"), "smb://me@198.18.0.1/share");
         assert_eq!(put("{host}{host}"), "198.18.0.1198.18.0.1");
         assert_eq!(put("{hos}t {"), "{hos}t {");

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use net::lowat::Mark;
+use net::lowat::LowWatermark;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -75,8 +75,8 @@ impl Future for Answered<'_> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.connection.with(|state| {
-            let Some(place) = self.number.checked_sub(state.answered) else { return Poll::Ready(Ok(())) };
-            match state.asked.get_mut(place as usize) {
+            let Some(index) = self.number.checked_sub(state.answered) else { return Poll::Ready(Ok(())) };
+            match state.asked.get_mut(index as usize) {
                 Some(asked) => asked.waker = Some(context.waker().clone()),
                 None => return Poll::Ready(Err(over())),
             }
@@ -135,7 +135,7 @@ impl NullConnection {
 
     /// Wakes up for `part` bytes at once, if that many are outstanding.
     async fn read(&self, mut stream: OwnedReadHalf, part: usize) -> io::Result<()> {
-        let (mut buffer, mut mark) = (vec![0; 1 << 20], Mark::default());
+        let (mut buffer, mut mark) = (vec![0; 1 << 20], LowWatermark::default());
         loop {
             mark.set(stream.as_ref(), self.with(|state| state.outstanding).clamp(1, part));
             let mut read = stream.read(&mut buffer).await?;

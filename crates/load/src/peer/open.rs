@@ -5,7 +5,7 @@ use client::remote::{MountOptions, RemoteSession};
 use client::smb::{self, ChannelOptions, Connection};
 
 use crate::channel::Security;
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::plan::SmbTarget;
 use crate::{Error, Plan};
 
@@ -17,9 +17,9 @@ pub(super) fn mount_options(plan: &Plan) -> MountOptions {
 /// Connects to a share.
 pub(super) async fn smb(plan: &Plan, wanted: &SmbTarget) -> Result<RemoteSession, Error> {
     let target = &plan.target;
-    let place = || format!("connecting to {} port {}", target.host, target.port);
+    let action = || format!("connecting to {} port {}", target.host, target.port);
     let address = (target.host.as_str(), target.port);
-    let connection = Connection::connect(address, &target.host, &wanted.options).await.doing(place)?;
+    let connection = Connection::connect(address, &target.host, &wanted.options).await.doing(action)?;
     let negotiated = connection.negotiated();
     if wanted.signing.is_some_and(|signing| signing != negotiated.signing) {
         let (dialect, got) = (negotiated.dialect, negotiated.signing);
@@ -54,9 +54,9 @@ async fn open_channels(plan: &Plan, session: &smb::Session) -> Result<(), Error>
 /// Connects to an export, with the number of connections that the plan requires.
 pub(super) async fn nfs(plan: &Plan, options: &nfs::Options) -> Result<RemoteSession, Error> {
     let target = &plan.target;
-    let place = || format!("connecting to {} port {}", target.host, target.port);
+    let action = || format!("connecting to {} port {}", target.host, target.port);
     let options = nfs::Options { connections: plan.channels as usize, ..options.clone() };
-    let client = Client::connect((target.host.as_str(), target.port), options).await.doing(place)?;
+    let client = Client::connect((target.host.as_str(), target.port), options).await.doing(action)?;
     if let Some(rate) = plan.slow_rate() {
         client.pace(plan.channels as usize - 1, Some(rate));
     }

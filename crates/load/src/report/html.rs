@@ -188,17 +188,17 @@ fn section(reports: &[Report], axis: &Axis) -> String {
     names.sort();
     names.dedup();
     for (title, value) in VALUES {
-        let at = |name: &str, place: u64| {
+        let at = |name: &str, parameter: u64| {
             let is_it =
-                |it: &&Report| (axis.rest)(&it.parameters) == name && (axis.of)(&it.parameters) == place;
+                |it: &&Report| (axis.rest)(&it.parameters) == name && (axis.of)(&it.parameters) == parameter;
             reports.iter().find(is_it).map(value)
         };
         let line = |name: &String| PlotLine {
             name: name.clone(),
-            values: places.iter().map(|place| at(name, *place)).collect(),
+            values: places.iter().map(|parameter| at(name, *parameter)).collect(),
         };
         let lines = names.iter().map(line).collect();
-        let places = places.iter().map(|place| (axis.shown)(*place)).collect();
+        let places = places.iter().map(|parameter| (axis.shown)(*parameter)).collect();
         out.push_str(&Plot { title, across: axis.name, places, lines, logarithmic: false }.draw());
     }
     out.push_str("</div>\n");

@@ -95,11 +95,11 @@ impl Plot<'_> {
         }
         // As many names of points as fit.
         let every = self.places.len().div_ceil(10).max(1);
-        for (at, place) in self.places.iter().enumerate().step_by(every) {
+        for (at, label) in self.places.iter().enumerate().step_by(every) {
             let (x, y) = (self.across_at(at), HEIGHT - BELOW + 16.0);
             put(
                 &mut out,
-                format_args!("<text class=\"x\" x=\"{x:.1}\" y=\"{y}\">{}</text>\n", escape(place)),
+                format_args!("<text class=\"x\" x=\"{x:.1}\" y=\"{y}\">{}</text>\n", escape(label)),
             );
         }
         let (x, y) = ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 6.0);
@@ -120,11 +120,11 @@ impl Plot<'_> {
     }
 
     /// The horizontal position of a point.
-    fn across_at(&self, place: usize) -> f64 {
+    fn across_at(&self, index: usize) -> f64 {
         let room = WIDTH - LEFT - RIGHT - 20.0;
         let steps = self.places.len().saturating_sub(1).max(1) as f64;
         let alone = if self.places.len() == 1 { room / 2.0 } else { 0.0 };
-        LEFT + 10.0 + alone + room * place as f64 / steps
+        LEFT + 10.0 + alone + room * index as f64 / steps
     }
 
     fn line(&self, out: &mut String, number: usize, line: &PlotLine, scale: &Scale) {

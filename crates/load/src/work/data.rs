@@ -13,7 +13,7 @@ use client::remote::local::ALIGNMENT;
 
 use super::each_of;
 use crate::engine::{CompletedOperation, Kind};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::peer::{File, TargetDirectory};
 use crate::plan::{BlockPattern, Content, Files};
 use crate::random::Random;
@@ -182,12 +182,12 @@ impl Job {
     /// Reads or writes the next block.
     pub(crate) async fn step(&self, random: &mut Random) -> Result<CompletedOperation, Error> {
         let places = self.places * self.files.len() as u64;
-        let place = match self.shape.random {
+        let block_number = match self.shape.random {
             true => random.below(places),
             false => self.position.fetch_add(1, Ordering::Relaxed) % places,
         };
-        let file = &self.files[(place / self.places) as usize];
-        let offset = place % self.places * self.shape.step;
+        let file = &self.files[(block_number / self.places) as usize];
+        let offset = block_number % self.places * self.shape.step;
         let writes = match self.shape.write_percent {
             0 => false,
             100 => true,

@@ -13,7 +13,7 @@ use super::data::noise;
 use super::each_of;
 use crate::args::Metadata;
 use crate::engine::{CompletedOperation, Kind};
-use crate::error::Doing;
+use crate::error::ErrorContext;
 use crate::plan::Workload;
 use crate::random::Random;
 use crate::{Error, Plan};

@@ -12,12 +12,12 @@ const SMALLEST_LOG2: u32 = 9;
 
 /// The most bytes of a size class. The last class also counts all larger sizes.
 #[must_use]
-pub const fn size_bound(place: usize) -> u64 {
-    1 << (SMALLEST_LOG2 as usize + place)
+pub const fn size_bound(bucket: usize) -> u64 {
+    1 << (SMALLEST_LOG2 as usize + bucket)
 }
 
 #[inline]
-fn place(bytes: u64) -> usize {
+fn bucket(bytes: u64) -> usize {
     let log2 = bytes.saturating_sub(1).checked_ilog2().map_or(0, |log2| log2 + 1);
     (log2.saturating_sub(SMALLEST_LOG2) as usize).min(SIZES - 1)
 }
@@ -44,7 +44,7 @@ impl AccessPatternCounters {
             TransactionKind::Metadata | TransactionKind::Other => return,
         };
         add(&self.bytes[at], data);
-        add(&self.sizes[at][place(data)], 1);
+        add(&self.sizes[at][bucket(data)], 1);
     }
 
     /// Counts that `requests` requests were in progress at once.
@@ -118,7 +118,7 @@ mod tests {
         for (bytes, at) in
             [(0, 0), (512, 0), (513, 1), (4096, 3), (4097, 4), (1 << 20, 11), (1 << 23, 14), (1 << 30, 14)]
         {
-            assert_eq!(place(bytes), at, "{bytes}");
+            assert_eq!(bucket(bytes), at, "{bytes}");
         }
         assert_eq!((size_bound(3), size_bound(SIZES - 1)), (4096, 8 << 20));
     }

@@ -37,7 +37,7 @@ struct UnsentReply {
     /// The end of the reply in the stream of all replies, or a position behind it.
     end: u64,
     arrived_ns: u64,
-    place: ShareIndex,
+    share_index: ShareIndex,
     operation: u8,
     authentication: u8,
 }
@@ -109,7 +109,7 @@ impl ConnectionCounters {
 
     /// The index of a share. A share that is new here is added.
     #[inline]
-    pub fn place<S: CountedShare + 'static>(&mut self, share: &Arc<S>) -> ShareIndex {
+    pub fn share_index<S: CountedShare + 'static>(&mut self, share: &Arc<S>) -> ShareIndex {
         self.known(share.number()).unwrap_or_else(|| self.add(share))
     }
 
@@ -149,8 +149,8 @@ impl ConnectionCounters {
     /// Counts a transaction. `arrived_ns` (monotonic) is the time when the request was taken up. With it the
     /// duration is measured too. The reply is sent with those of this batch.
     #[inline]
-    pub fn note(&mut self, place: ShareIndex, noted: &CompletedTransaction, arrived_ns: Option<u64>) {
-        let Some(counters) = self.shares.get(usize::from(place.0)) else { return };
+    pub fn note(&mut self, share_index: ShareIndex, noted: &CompletedTransaction, arrived_ns: Option<u64>) {
+        let Some(counters) = self.shares.get(usize::from(share_index.0)) else { return };
         counters.counts.note(noted);
         counters.pattern.note(noted.kind, noted.data);
         let Some(arrived_ns) = arrived_ns.filter(|_| noted.response.is_success()) else { return };
@@ -158,7 +158,13 @@ impl ConnectionCounters {
         if self.unsent.len() >= MOST_UNSENT {
             self.unsent.pop_front();
         }
-        self.unsent.push_back(UnsentReply { end: u64::MAX, arrived_ns, place, operation, authentication });
+        self.unsent.push_back(UnsentReply {
+            end: u64::MAX,
+            arrived_ns,
+            share_index,
+            operation,
+            authentication,
+        });
         self.fresh += 1;
     }
 
@@ -173,13 +179,14 @@ impl ConnectionCounters {
     #[cold]
     pub fn record(
         &mut self,
-        place: ShareIndex,
+        share_index: ShareIndex,
         noted: &CompletedTransaction,
         arrived_ns: u64,
         is_timed: bool,
         about: RequestDescription,
     ) {
-        let (Some(recording), Some(counters)) = (&mut self.recording, self.shares.get(usize::from(place.0)))
+        let (Some(recording), Some(counters)) =
+            (&mut self.recording, self.shares.get(usize::from(share_index.0)))
         else {
             return;
         };
@@ -200,7 +207,7 @@ impl ConnectionCounters {
         let first = self.unsent.len().saturating_sub(std::mem::take(&mut self.fresh));
         for unsent in self.unsent.range_mut(first..) {
             unsent.end = end;
-            let Some(counters) = self.shares.get(usize::from(unsent.place.0)) else { continue };
+            let Some(counters) = self.shares.get(usize::from(unsent.share_index.0)) else { continue };
             let ns = ended_ns.saturating_sub(unsent.arrived_ns);
             counters.counts.took(unsent.operation, unsent.authentication, ns);
         }
@@ -218,7 +225,7 @@ impl ConnectionCounters {
         while self.unsent.front().is_some_and(|unsent| unsent.end <= taken)
             && let Some(unsent) = self.unsent.pop_front()
         {
-            let Some(counters) = self.shares.get(usize::from(unsent.place.0)) else { continue };
+            let Some(counters) = self.shares.get(usize::from(unsent.share_index.0)) else { continue };
             let ns = at_ns.saturating_sub(unsent.arrived_ns);
             counters.counts.took_with_sending(unsent.operation, unsent.authentication, ns);
         }

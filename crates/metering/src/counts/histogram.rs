@@ -17,7 +17,7 @@ const PLACES: usize = (HIGHEST_LOG2 - LOWEST_LOG2) as usize * STEPS + 2;
 
 /// The step that counts a duration.
 #[inline]
-fn place(ns: u64) -> usize {
+fn bucket(ns: u64) -> usize {
     if ns < 1 << LOWEST_LOG2 {
         return 0;
     }
@@ -30,11 +30,11 @@ fn place(ns: u64) -> usize {
 }
 
 /// The shortest duration that is too long for a step; none for the last step.
-fn end_of(place: usize) -> Option<u64> {
-    if place + 1 >= PLACES {
+fn end_of(bucket: usize) -> Option<u64> {
+    if bucket + 1 >= PLACES {
         return None;
     }
-    let (doubling, step) = (place / STEPS, (place % STEPS) as u64);
+    let (doubling, step) = (bucket / STEPS, (bucket % STEPS) as u64);
     Some((STEPS as u64 + step) << (doubling as u32 + LOWEST_LOG2 - STEPS_LOG2))
 }
 
@@ -54,7 +54,7 @@ impl Default for Histogram {
 impl Histogram {
     #[inline]
     pub fn note(&self, ns: u64) {
-        add(&self.places[place(ns)], 1);
+        add(&self.places[bucket(ns)], 1);
         add(&self.sum_ns, ns);
     }
 
@@ -109,7 +109,7 @@ mod tests {
             (0..64).flat_map(|log2| [1 << log2, (1 << log2) - 1, (1 << log2) | 1]).collect();
         times.extend((0..5000).map(|n| n * n * n));
         for ns in times {
-            let at = place(ns);
+            let at = bucket(ns);
             let begin = at.checked_sub(1).and_then(end_of).unwrap_or(0);
             assert!(begin <= ns, "{ns} in {at}, which begins at {begin}");
             match end_of(at) {

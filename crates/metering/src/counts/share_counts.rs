@@ -147,8 +147,8 @@ impl Counts {
     #[cold]
     fn loan<'o>(self: &Arc<Counts>, own: &'o mut Vec<Option<BlockGuard>>) -> &'o BlockGuard {
         // Shares come and go. This frees the blocks of shares that are gone.
-        for place in own.iter_mut() {
-            place.take_if(|loan| loan.home.strong_count() == 0);
+        for slot in own.iter_mut() {
+            slot.take_if(|loan| loan.home.strong_count() == 0);
         }
         if own.len() <= self.number {
             own.resize_with(self.number + 1, || None);

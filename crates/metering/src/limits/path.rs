@@ -168,8 +168,8 @@ impl GatePath {
     }
 
     fn push(&mut self, step: PathGate) {
-        if let Some(place) = self.steps.get_mut(self.len) {
-            *place = Some(step);
+        if let Some(slot) = self.steps.get_mut(self.len) {
+            *slot = Some(step);
             self.len += 1;
         }
     }

@@ -144,7 +144,7 @@ impl Decode<'_> for Bitmap {
         for at in 0..count {
             let word = r.u32_be()?;
             match set.words.get_mut(at) {
-                Some(place) => *place = word,
+                Some(slot) => *slot = word,
                 None => set.beyond |= word != 0,
             }
         }

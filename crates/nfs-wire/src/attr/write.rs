@@ -53,8 +53,8 @@ impl<'a> AttrWriter<'a> {
         let values_at = self.mask_at + self.words * 4;
         let words = self.put.words();
         for (at, word) in words[..self.words].iter().enumerate() {
-            let place = self.mask_at + at * 4;
-            self.out[place..place + 4].copy_from_slice(&word.to_be_bytes());
+            let word_at = self.mask_at + at * 4;
+            self.out[word_at..word_at + 4].copy_from_slice(&word.to_be_bytes());
         }
         // Every value fills whole words, so there is no padding.
         let len = (self.out.len() - values_at - 4) as u32;

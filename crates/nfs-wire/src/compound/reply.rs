@@ -139,10 +139,10 @@ impl ReplyWriter {
     }
 
     /// Ends the result of READ. The bytes that were appended since are its data.
-    pub fn finish_read(&mut self, place: ReadPlace, eof: bool) {
-        let len = self.frame.bytes().len() - place.len_at - 4;
+    pub fn finish_read(&mut self, read_place: ReadPlace, eof: bool) {
+        let len = self.frame.bytes().len() - read_place.len_at - 4;
         pad(len, self.frame.tail());
-        let fixed = &mut self.frame.bytes_mut()[place.len_at - 4..place.len_at + 4];
+        let fixed = &mut self.frame.bytes_mut()[read_place.len_at - 4..read_place.len_at + 4];
         fixed[..4].copy_from_slice(&u32::from(eof).to_be_bytes());
         fixed[4..].copy_from_slice(&(len as u32).to_be_bytes());
     }

@@ -121,8 +121,8 @@ impl<'d> Decode<'d> for AuthSys<'d> {
         let gid = u32::decode(r).map_err(at("gid"))?;
         let mut groups = Groups { count: u32::decode(r).map_err(at("gids"))? as usize, ..Groups::default() };
         let places = groups.numbers.get_mut(..groups.count).ok_or(Malformed::new("authsys_parms", "gids"))?;
-        for place in places {
-            *place = u32::decode(r).map_err(at("gids"))?;
+        for slot in places {
+            *slot = u32::decode(r).map_err(at("gids"))?;
         }
         Ok(AuthSys { stamp, machine_name, uid, gid, groups })
     }

@@ -235,7 +235,7 @@ pub fn of_item<'a>(export: &'a Export, item: &Item, wanted: &Bitmap) -> Result<A
     let info = export.engine.item_info(item);
     let is_below = info.as_ref().is_ok_and(|info| info.file_system != 0);
     let covered = if is_below && wanted.has(AttrNum::MountedOnFileid.get()) {
-        export.engine.covered(item).map_err(|why| crate::status::of(&why))?
+        export.engine.covered_number(item).map_err(|why| crate::status::of(&why))?
     } else {
         None
     };

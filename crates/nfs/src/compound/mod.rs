@@ -311,7 +311,7 @@ impl Run {
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
         let client = self.session()?.client.key;
-        let waiter = self.server.nobody();
+        let waiter = self.server.no_wait_waiter();
         let caller =
             Caller { identity: &identity, client, waiter: Some(waiter), now: self.now, origin: None };
         match request(&export.engine, &caller) {

@@ -14,17 +14,17 @@ impl Connection {
             transactions.done.into_iter().enumerate()
         {
             let known = self.counters.known(share);
-            let place = known.or_else(|| {
+            let share_index = known.or_else(|| {
                 let exports = self.server.exports();
                 let export = exports.list().iter().find(|export| export.engine.number() == share)?;
-                Some(self.counters.place(&export.engine))
+                Some(self.counters.share_index(&export.engine))
             });
             let arrived_ns = (noted.kind != TransactionKind::Other).then_some(transactions.arrived_ns);
-            self.counters.note(place.unwrap_or_default(), &noted, arrived_ns);
+            self.counters.note(share_index.unwrap_or_default(), &noted, arrived_ns);
             if let Some(sample) = sample {
                 let about = self.about(at, status, *sample);
-                let (place, is_timed) = (place.unwrap_or_default(), arrived_ns.is_some());
-                self.counters.record(place, &noted, transactions.arrived_ns, is_timed, about);
+                let (share_index, is_timed) = (share_index.unwrap_or_default(), arrived_ns.is_some());
+                self.counters.record(share_index, &noted, transactions.arrived_ns, is_timed, about);
             }
         }
     }

@@ -37,7 +37,7 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
 pub fn granted(run: &Run, export: &Arc<Export>, item: &Item) -> Result<AccessBits, Stop> {
     let info = export.engine.item_info(item)?;
     let rights = run.ask_now(export, |engine, caller| engine.item_rights(caller, item))?;
-    let runs = run.ask_now(export, |engine, caller| engine.item_runs(caller, item))?;
+    let runs = run.ask_now(export, |engine, caller| engine.may_execute(caller, item))?;
     Ok(bits_of(rights, &info, &run.identity(export), runs))
 }
 

@@ -67,8 +67,8 @@ pub fn take_open(
         close(&target.export.engine, &kept.open, run.now);
         return Ok(None);
     }
-    let state = restore_state(run, target, &kept, |place, holding| {
-        LockingState::open(place, owner, Holding::new(holding, access, deny))
+    let state = restore_state(run, target, &kept, |new_state, holding| {
+        LockingState::open(new_state, owner, Holding::new(holding, access, deny))
     })?;
     finish_adding(run, &state, client.add_open(of, &state))?;
     run.server.grace.claimed(client.key, &state, run.now);
@@ -108,9 +108,9 @@ pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Resul
         return Ok(DelegationReclaim::Lost);
     }
     let access = kept.note.access;
-    let state = restore_state(run, target, &kept, |place, holding| {
+    let state = restore_state(run, target, &kept, |new_state, holding| {
         LockingState::delegated(
-            place,
+            new_state,
             &target.client.revoked,
             Holding::new(holding, access, ShareDeny::empty()),
         )
@@ -135,8 +135,8 @@ fn restore_state(
         close(&target.export.engine, &kept.open, run.now);
         return Err(NfsStat::Delay.into());
     };
-    let place = NewState { key, client: client.id, export: Arc::clone(export), handle, node };
-    let state = run.server.enter_state(make(place, Arc::clone(&kept.open)));
+    let new_state = NewState { key, client: client.id, export: Arc::clone(export), handle, node };
+    let state = run.server.add_state(make(new_state, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
         // Add it before it belongs to the client again, since other requests may wait for it.
         finish_adding(run, &state, client.add_delegation(&state))?;

@@ -165,10 +165,10 @@ fn grant(
         let _ = export.engine.close(&opened.open, run.now);
         return None;
     };
-    let place = NewState { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
+    let new_state = NewState { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
-    let state = run.server.enter_state(LockingState::delegated(place, &client.revoked, holding));
+    let state = run.server.add_state(LockingState::delegated(new_state, &client.revoked, holding));
     states::finish_adding(run, &state, client.add_delegation(&state)).ok()?;
     // A break that came before the state was added here found no delegation.
     let held = state.holding().open.caching();

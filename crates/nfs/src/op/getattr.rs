@@ -126,5 +126,5 @@ pub fn recall_writers(run: &Run, export: &Arc<Export>, item: NodeId, wanted: &Bi
         return Ok(());
     }
     let key = run.session()?.client.cache_key(export.id, item);
-    run.ask(export, |engine, caller| engine.settle_item(caller, item, Some(key)))
+    run.ask(export, |engine, caller| engine.recall_for_attributes(caller, item, Some(key)))
 }

@@ -144,7 +144,7 @@ fn state_for_open(
         return Ok(OwnerLocks { state: known, is_new: false });
     }
     let key = states::reserve_charged(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
-    let place = NewState {
+    let new_state = NewState {
         key,
         client: client.id,
         export: Arc::clone(&open.export),
@@ -152,11 +152,11 @@ fn state_for_open(
         node: open.node,
     };
     let number = client.lock_owner(owner);
-    let Some(state) = LockingState::first_lock(place, owner, number, open) else {
+    let Some(state) = LockingState::first_lock(new_state, owner, number, open) else {
         run.server.forget_key(key);
         return Err(NfsStat::BadStateId.into());
     };
-    let state = run.server.enter_state(state);
+    let state = run.server.add_state(state);
     states::finish_adding(run, &state, client.add_locks(of, &state))?;
     Ok(OwnerLocks { state, is_new: true })
 }

@@ -469,7 +469,7 @@ fn open_for_owner(
         None => open_existing(run, &found, ask),
     };
     let opened = opened.inspect_err(|_| run.server.forget_key(key))?;
-    let place = NewState {
+    let new_state = NewState {
         key,
         client: client.id,
         export: Arc::clone(&found.export),
@@ -477,7 +477,7 @@ fn open_for_owner(
         node: opened.open.node_id(),
     };
     let holding = Holding::new(opened.open, ask.access, ask.deny);
-    let state = run.server.enter_state(LockingState::open(place, owner, holding));
+    let state = run.server.add_state(LockingState::open(new_state, owner, holding));
     states::finish_adding(run, &state, client.add_open(of, &state))?;
     enlist(&state);
     if reclaims {
@@ -543,7 +543,7 @@ fn amend_rights(
     access: Rights,
     deny: Deny,
 ) -> Result<Arc<share::Open>, Stop> {
-    run.ask(export, |engine, caller| engine.amend(caller, open, access, deny))
+    run.ask(export, |engine, caller| engine.change_access(caller, open, access, deny))
 }
 
 /// Extends an owner's open, and truncates the file if asked to.

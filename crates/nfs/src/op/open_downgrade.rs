@@ -34,7 +34,7 @@ pub fn run(run: &mut Run, args: &DowngradeArgs) -> OpResult {
     }
     let rights = narrowed(holding.open.granted(), access);
     let amended =
-        run.ask(&state.export, |engine, caller| engine.amend(caller, &holding.open, rights, deny))?;
+        run.ask(&state.export, |engine, caller| engine.change_access(caller, &holding.open, rights, deny))?;
     open.hold(Holding::new(amended, access, args.share_deny));
     modes.keep(access, args.share_deny);
     drop(modes);

@@ -35,7 +35,7 @@ fn check(run: &Run, sent: &[u8]) -> Result<Arc<CheckedHandle>, NfsStat> {
         id => match run.server.exports().get(id) {
             Some(export) => Some(Arc::clone(export)),
             None => {
-                let export = Some(run.server.left_behind(&handle).ok_or(NfsStat::Stale)?);
+                let export = Some(run.server.relocated_export(&handle).ok_or(NfsStat::Stale)?);
                 // Not remembered: it is valid only as long as the file is open.
                 return Ok(Arc::new(CheckedHandle { handle, export }));
             }

@@ -50,10 +50,10 @@ fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
     }
     let owner = owner(run);
     let patience = run.patience;
-    let place = run.writer.begin_read();
+    let read_place = run.writer.begin_read();
     let got = engine.read(open, owner, args.offset, len, run.writer.tail(), patience)?;
     let eof = is_end(engine, from, len, got, args.offset + got as u64)?;
-    run.writer.finish_read(place, eof);
+    run.writer.finish_read(read_place, eof);
     run.throttle.used(got);
     run.transactions.data = got;
     Ok(())
@@ -80,8 +80,8 @@ fn is_end(engine: &share::Share, from: &IoOpen, asked: usize, got: usize, end: u
 fn nothing(run: &mut Run, args: &Args, from: &IoOpen, len: usize) -> OpResult {
     // No file is so long that its offsets cannot be represented.
     let is_end = len > 0 || args.offset >= from.export().engine.info(from.open())?.size;
-    let place = run.writer.begin_read();
-    run.writer.finish_read(place, is_end);
+    let read_place = run.writer.begin_read();
+    run.writer.finish_read(read_place, is_end);
     Ok(())
 }
 

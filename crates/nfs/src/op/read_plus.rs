@@ -72,9 +72,9 @@ fn pieces(run: &mut Run, args: &Args, from: &IoOpen, sent: &mut usize) -> OpResu
         pieces += 1;
     }
     run.transactions.data = usize::try_from(at.min(end).saturating_sub(args.offset)).unwrap_or(0);
-    let place = &mut run.writer.tail()[head..head + 8];
-    place[..4].copy_from_slice(&u32::from(at >= size).to_be_bytes());
-    place[4..].copy_from_slice(&pieces.to_be_bytes());
+    let head_fields = &mut run.writer.tail()[head..head + 8];
+    head_fields[..4].copy_from_slice(&u32::from(at >= size).to_be_bytes());
+    head_fields[4..].copy_from_slice(&pieces.to_be_bytes());
     Ok(())
 }
 

@@ -36,11 +36,11 @@ impl<'a> StateTarget<'a> {
 pub fn reserve_charged(run: &Run, client: &Client, export: &Arc<Export>, owner: &[u8]) -> Option<u64> {
     let memory = export.engine.client_memory();
     let user = run.identity(export);
-    let payer = memory.payer(client.key, &user);
-    if memory.has_room(payer, state_bytes(owner)) {
+    let account = memory.account(client.key, &user);
+    if memory.has_room(account, state_bytes(owner)) {
         return reserve(run, client);
     }
-    memory.refuse(payer, &user.name, run.now.mono_ns);
+    memory.refuse(account, &user.name, run.now.mono_ns);
     None
 }
 

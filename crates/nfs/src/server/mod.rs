@@ -74,7 +74,7 @@ pub struct Server {
     pub(crate) opened: Mutex<HashMap<Handle, OpenFileEntry>>,
     connections: AtomicUsize,
     next_connection: AtomicU64,
-    nobody: Waiter,
+    no_wait_waiter: Waiter,
     /// Counters of transactions that belong to no share.
     pub counts: Arc<Counts>,
 }
@@ -140,7 +140,7 @@ impl Server {
             opened: Mutex::default(),
             connections: AtomicUsize::new(0),
             next_connection: AtomicU64::new(1),
-            nobody: Waiter { wake: Arc::new(Nobody), token: 0 },
+            no_wait_waiter: Waiter { wake: Arc::new(Nobody), token: 0 },
             counts: Counts::new(&FAMILY),
             config,
         })
@@ -164,7 +164,7 @@ impl Server {
     }
 
     /// Replaces the exports. State on other exports stays but can no longer be reached, unless an export of
-    /// the same name is served from another directory ([`Server::left_behind`]).
+    /// the same name is served from another directory ([`Server::relocated_export`]).
     pub fn set_exports(&self, exports: impl IntoIterator<Item = Export>) {
         let list: Vec<_> = exports.into_iter().map(Arc::new).collect();
         for export in &list {
@@ -178,8 +178,8 @@ impl Server {
     }
 
     /// The waiter for requests that do not wait, but must know that they would have to.
-    pub fn nobody(&self) -> &Waiter {
-        &self.nobody
+    pub fn no_wait_waiter(&self) -> &Waiter {
+        &self.no_wait_waiter
     }
 
     /// A number for a new connection. None if there are too many connections.
@@ -307,7 +307,7 @@ impl Server {
     }
 
     /// Adds a new state.
-    pub fn enter_state(&self, state: LockingState) -> Arc<LockingState> {
+    pub fn add_state(&self, state: LockingState) -> Arc<LockingState> {
         let state = Arc::new(state);
         if state.locks().is_none() {
             let item = state.export.engine.item_of(&state.holding().open);
@@ -391,7 +391,7 @@ impl Server {
         }
         // Opens of the client with the same cache key would keep the right otherwise.
         let key = client.cache_key(state.export.id, state.node);
-        state.export.engine.give_up(client.key, key, true, now);
+        state.export.engine.release_key(client.key, key, true, now);
         client.remove_delegation(state);
         self.proxies.remove(state);
         self.close_open(state, now);
@@ -407,10 +407,10 @@ impl Server {
                 continue;
             };
             let engine = &state.export.engine;
-            let due = delegation.take_due(now.mono_ns).filter(|notice| engine.awaits(notice));
+            let due = delegation.take_due(now.mono_ns).filter(|notice| engine.awaits_acknowledgment(notice));
             if let Some(notice) = due {
                 if client.silent_ns(now) > self.lease_ns() {
-                    engine.undelivered(&notice);
+                    engine.break_undelivered(&notice);
                 } else {
                     back_channel::call(client, &CallbackRequest::recall(&state, notice));
                 }

@@ -54,7 +54,7 @@ impl Server {
     /// Notes that records of clients or of their opens are lost. As long as clients may reclaim, the set of
     /// open files is not known, so nothing new is opened until they are done. Call this after
     /// [`Server::keep_clients`].
-    pub fn doubt_records(&self) {
+    pub fn mark_records_incomplete(&self) {
         self.grace.mark_incomplete();
     }
 
@@ -93,7 +93,7 @@ impl Server {
             return Err("its file has no handle");
         }
         let how = Detached { until_ns: u64::MAX, yields: false, keeper: Arc::new(Unheard), token: 0 };
-        engine.leave(open, how, now).map_err(|_| "there are too many")?;
+        engine.detach_open(open, how, now).map_err(|_| "there are too many")?;
         let kept = UnclaimedOpen { export, open: Arc::clone(open), note };
         self.grace.keep(kept).map_err(|_| "its client cannot come back")
     }
@@ -172,7 +172,9 @@ impl Server {
         }
         let identity = open.identity();
         let caller = Caller { identity: &identity, client: open.client(), waiter: None, now, origin: None };
-        if let share::CallResult::Done(amended) = state.export.engine.amend(&caller, open, wanted, deny) {
+        if let share::CallResult::Done(amended) =
+            state.export.engine.change_access(&caller, open, wanted, deny)
+        {
             opened.hold(Holding::new(amended, holding.access, holding.deny));
             enlist(state);
             state.export.engine.write_changes();

@@ -38,7 +38,7 @@ impl Server {
     /// The export of an open file, if the export of that name is now served from another directory. The rules
     /// of the present export apply.
     #[must_use]
-    pub fn left_behind(&self, handle: &Handle) -> Option<Arc<Export>> {
+    pub fn relocated_export(&self, handle: &Handle) -> Option<Arc<Export>> {
         let left = Arc::clone(&self.opened.lock().get(handle)?.export);
         let now = Export::clone(self.exports().named(left.name.as_bytes())?);
         Some(Arc::new(Export { id: left.id, engine: Arc::clone(&left.engine), ..now }))

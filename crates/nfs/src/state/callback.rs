@@ -106,7 +106,7 @@ impl CallbackRequest {
     #[must_use]
     pub fn is_of_use(&self) -> bool {
         match &self.purpose {
-            CallbackPurpose::Recall(notice) => self.state.export.engine.awaits(notice),
+            CallbackPurpose::Recall(notice) => self.state.export.engine.awaits_acknowledgment(notice),
             CallbackPurpose::Attributes(query) => query.answered().is_none(),
         }
     }

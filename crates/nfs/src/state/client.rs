@@ -78,7 +78,7 @@ pub struct Client {
     used: Mutex<Vec<u32>>,
     /// The slot of CREATE_SESSION.
     pub creating: Mutex<CreateSessionSlot>,
-    holds: Mutex<Holds>,
+    holds: Mutex<ClientState>,
 }
 
 /// The standing of a client in the client records.
@@ -113,7 +113,7 @@ pub(crate) struct EndedClient {
 
 /// Everything that a client has.
 #[derive(Default)]
-struct Holds {
+struct ClientState {
     sessions: Vec<Arc<Session>>,
     /// Opens by file and open-owner.
     opens: BTreeMap<Key, Arc<LockingState>>,
@@ -134,7 +134,7 @@ struct Holds {
     revoked: HashMap<u64, String>,
 }
 
-impl Holds {
+impl ClientState {
     /// Forgets the cache key of a file that the client created, if it has no state of it any more.
     fn forget_key(&mut self, export: u32, node: NodeId) {
         if !self.made.contains_key(&(export, node)) || self.delegations.contains_key(&(export, node)) {
@@ -409,7 +409,7 @@ impl Client {
     /// Removes exports that are not served any more and where the client has nothing open. Returns them.
     pub(crate) fn unused_engines(&self, is_served: impl Fn(&Arc<share::Share>) -> bool) -> Vec<Arc<Export>> {
         let mut holds = self.holds.lock();
-        let Holds { opens, delegations, engines, .. } = &mut *holds;
+        let ClientState { opens, delegations, engines, .. } = &mut *holds;
         let is_used = |engine: &Arc<share::Share>| {
             let mut states = opens.values().chain(delegations.values());
             states.any(|state| Arc::ptr_eq(&state.export.engine, engine))
@@ -481,7 +481,7 @@ impl Client {
     }
 
     /// Adds a state, unless the client has ended and handed over its states.
-    fn add(&self, enter: impl FnOnce(&mut Holds) -> Option<Arc<LockingState>>) -> bool {
+    fn add(&self, enter: impl FnOnce(&mut ClientState) -> Option<Arc<LockingState>>) -> bool {
         let mut holds = self.holds.lock();
         let is_there = !self.ended.load(Ordering::Acquire);
         if is_there {

@@ -36,11 +36,11 @@ impl Reopens {
         // Zero is an unused entry.
         let mark = (hash >> 32) as u32 | 1;
         let Some(bucket) = buckets.get(hash as usize % BUCKETS) else { return false };
-        if bucket.iter().any(|place| place.load(Ordering::Relaxed) == mark) {
+        if bucket.iter().any(|slot| slot.load(Ordering::Relaxed) == mark) {
             return true;
         }
         // The newest entry comes first. Two threads at once may lose an entry, and do no other harm.
-        bucket.iter().fold(mark, |younger, place| place.swap(younger, Ordering::Relaxed));
+        bucket.iter().fold(mark, |younger, slot| slot.swap(younger, Ordering::Relaxed));
         false
     }
 }

@@ -101,14 +101,14 @@ pub struct NewState {
 }
 
 impl LockingState {
-    fn new(place: NewState, kind: StateKind) -> LockingState {
-        let NewState { key, client, export, handle, node } = place;
-        let (payer, owner): (_, &[u8]) = match &kind {
-            StateKind::Open(open) => (open.holding.load().open.payer(), &open.owner),
-            StateKind::Locks(locks) => (locks.opened.holding.load().open.payer(), &locks.owner),
-            StateKind::Delegation(delegation) => (delegation.holding.load().open.payer(), &[]),
+    fn new(new_state: NewState, kind: StateKind) -> LockingState {
+        let NewState { key, client, export, handle, node } = new_state;
+        let (account, owner): (_, &[u8]) = match &kind {
+            StateKind::Open(open) => (open.holding.load().open.account(), &open.owner),
+            StateKind::Locks(locks) => (locks.opened.holding.load().open.account(), &locks.owner),
+            StateKind::Delegation(delegation) => (delegation.holding.load().open.account(), &[]),
         };
-        let charge = export.engine.client_memory().charge(payer, state_bytes(owner));
+        let charge = export.engine.client_memory().charge(account, state_bytes(owner));
         let (is_admin_revoked, is_closed) = (AtomicBool::new(false), AtomicBool::new(false));
         let seqid = AtomicU32::new(1);
         LockingState {
@@ -127,14 +127,14 @@ impl LockingState {
 
     /// A new open.
     #[must_use]
-    pub fn open(place: NewState, owner: &[u8], holding: Holding) -> LockingState {
-        LockingState::new(place, StateKind::Open(Arc::new(OpenState::new(owner, holding))))
+    pub fn open(new_state: NewState, owner: &[u8], holding: Holding) -> LockingState {
+        LockingState::new(new_state, StateKind::Open(Arc::new(OpenState::new(owner, holding))))
     }
 
     /// The first lock of an owner through an open. None if `open` is not an open.
     #[must_use]
     pub fn first_lock(
-        place: NewState,
+        new_state: NewState,
         owner: &[u8],
         number: LockOwner,
         open: Arc<LockingState>,
@@ -142,7 +142,7 @@ impl LockingState {
         let StateKind::Open(opened) = &open.kind else { return None };
         let opened = Arc::clone(opened);
         Some(LockingState::new(
-            place,
+            new_state,
             StateKind::Locks(LockState {
                 owner: owner.into(),
                 number,
@@ -155,8 +155,8 @@ impl LockingState {
 
     /// A new delegation. `revoked` counts the revoked delegations of its client.
     #[must_use]
-    pub fn delegated(place: NewState, revoked: &Arc<AtomicU64>, holding: Holding) -> LockingState {
-        LockingState::new(place, StateKind::Delegation(DelegationState::new(revoked, holding)))
+    pub fn delegated(new_state: NewState, revoked: &Arc<AtomicU64>, holding: Holding) -> LockingState {
+        LockingState::new(new_state, StateKind::Delegation(DelegationState::new(revoked, holding)))
     }
 
     /// Marks it as revoked by an administrator.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use super::Unreadable;
 use super::record::{AheadSpan, JournalRecord, OLDEST, OpenRecord, RecordError, RecordedRight, VERSION};
 use crate::caching::grants::Holder;
-use crate::memory::Payer;
+use crate::memory::MemoryAccount;
 use crate::ranges::table::{LockedRange, Ranges};
 use crate::{ClientKey, LockOwner, LockRule, RangeRequest};
 
@@ -106,7 +106,7 @@ impl Ledger {
     fn taken(&mut self, id: u64, owner: LockOwner, rule: LockRule, ranges: &[RangeRequest]) {
         if let Some(entry) = self.live.get_mut(&id) {
             // It was granted, and its conflicts then are no longer there.
-            let _ = entry.ranges.lock(owner, id, Payer::NOBODY, rule, ranges);
+            let _ = entry.ranges.lock(owner, id, MemoryAccount::NOBODY, rule, ranges);
         }
     }
 

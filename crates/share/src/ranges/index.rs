@@ -12,7 +12,7 @@ use iset::IntervalMap;
 
 use super::table::{LockedRange, MAX_RANGES};
 use super::{RangeKind, RangeRequest};
-use crate::memory::{ClientMemory, Payer, RANGE_BYTES};
+use crate::memory::{ClientMemory, MemoryAccount, RANGE_BYTES};
 
 /// All ranges of a stream.
 #[derive(Debug, Default)]
@@ -30,15 +30,15 @@ impl Index {
     /// Charges for the ranges, those that are held and those to come.
     pub fn charge_to(&mut self, memory: &Arc<ClientMemory>) {
         if self.memory.is_none() {
-            self.by_age.values().for_each(|held| memory.add(held.payer, RANGE_BYTES));
+            self.by_age.values().for_each(|held| memory.add(held.account, RANGE_BYTES));
             self.memory = Some(Arc::clone(memory));
         }
     }
 
-    /// Whether a payer may have one more.
-    pub fn has_room(&self, payer: Payer) -> bool {
+    /// Whether an account may have one more.
+    pub fn has_room(&self, account: MemoryAccount) -> bool {
         self.len() < MAX_RANGES
-            && self.memory.as_ref().is_none_or(|memory| memory.has_room(payer, RANGE_BYTES))
+            && self.memory.as_ref().is_none_or(|memory| memory.has_room(account, RANGE_BYTES))
     }
 
     pub fn len(&self) -> usize {
@@ -63,7 +63,7 @@ impl Index {
         self.next += 1;
         self.tree(held.range.kind).force_insert(span(&held.range), age);
         if let Some(memory) = &self.memory {
-            memory.add(held.payer, RANGE_BYTES);
+            memory.add(held.account, RANGE_BYTES);
         }
         self.by_age.insert(age, held);
         age
@@ -74,7 +74,7 @@ impl Index {
         if let Some(held) = self.by_age.remove(&age) {
             self.tree(held.range.kind).remove_where(span(&held.range), |one| *one == age);
             if let Some(memory) = &self.memory {
-                memory.remove(held.payer, RANGE_BYTES);
+                memory.remove(held.account, RANGE_BYTES);
             }
         }
     }
@@ -144,7 +144,7 @@ impl Clone for Index {
 impl Drop for Index {
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
-            self.by_age.values().for_each(|held| memory.remove(held.payer, RANGE_BYTES));
+            self.by_age.values().for_each(|held| memory.remove(held.account, RANGE_BYTES));
         }
     }
 }

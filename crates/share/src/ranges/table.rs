@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::index::Index;
 use super::{LockOwner, LockRule, RangeKind, RangeRequest, merging};
-use crate::memory::Payer;
+use crate::memory::MemoryAccount;
 use crate::{ClientMemory, Refusal, Ticket};
 
 /// Most ranges that one stream has; more are refused.
@@ -18,8 +18,8 @@ pub(crate) struct LockedRange {
     pub owner: LockOwner,
     /// The open through which it was taken. It is released with that open.
     pub open: u64,
-    /// The payer for it.
-    pub payer: Payer,
+    /// The account for it.
+    pub account: MemoryAccount,
     /// The rule under which it was taken.
     pub rule: LockRule,
     /// The range and its kind.
@@ -123,7 +123,7 @@ impl Ranges {
         &mut self,
         owner: LockOwner,
         open: u64,
-        payer: Payer,
+        account: MemoryAccount,
         rule: LockRule,
         wanted: &[RangeRequest],
     ) -> Result<(), Refusal> {
@@ -143,7 +143,7 @@ impl Ranges {
                 }
                 return Err(Refusal::RangeNotGranted);
             }
-            let new = LockedRange { owner, open, payer, rule, range: *range };
+            let new = LockedRange { owner, open, account, rule, range: *range };
             match rule {
                 LockRule::Exact => taken.push(self.held.add(new)),
                 LockRule::Merging => merging::lock(&mut self.held, new),
@@ -152,16 +152,16 @@ impl Ranges {
         Ok(())
     }
 
-    /// Restores ranges that an open held before a restart, and charges `payer` for them.
+    /// Restores ranges that an open held before a restart, and charges `account` for them.
     pub fn restore<'a>(
         &mut self,
         memory: &Arc<ClientMemory>,
-        payer: Payer,
+        account: MemoryAccount,
         held: impl Iterator<Item = &'a LockedRange>,
     ) {
         self.charge_to(memory);
         for held in held {
-            self.held.add(LockedRange { payer, ..*held });
+            self.held.add(LockedRange { account, ..*held });
         }
     }
 
@@ -192,7 +192,7 @@ impl Ranges {
     /// A range that is left on both sides of these bytes becomes two, for which there must be room.
     fn unlock_merging(&mut self, owner: LockOwner, range: &RangeRequest) -> Result<(), Refusal> {
         let split = merging::split(&self.held, owner, range);
-        if split.is_some_and(|one| !self.held.has_room(one.payer)) {
+        if split.is_some_and(|one| !self.held.has_room(one.account)) {
             return Err(Refusal::Exhausted);
         }
         merging::unlock(&mut self.held, owner, range);
@@ -257,7 +257,7 @@ impl Ranges {
         queue.retain(|queued| {
             let WaitingRange { owner, rule, ref range, .. } = *queued;
             let fits = !self.conflicts(range, owner, rule, Intent::Hold)
-                && promised.lock(owner, 0, Payer::NOBODY, rule, std::slice::from_ref(range)).is_ok();
+                && promised.lock(owner, 0, MemoryAccount::NOBODY, rule, std::slice::from_ref(range)).is_ok();
             if fits {
                 ready.push(queued.ticket);
             }

@@ -48,8 +48,8 @@ pub(crate) enum Rank {
     /// `Open::charge`: its part of the memory for clients.
     OpenCharge,
 
-    /// `HardLinkedName::place`: the parent and name. It is the first of the leaves, under which no other lock
-    /// is taken.
+    /// `HardLinkedName::parent_and_name`: the parent and name. It is the first of the leaves, under which no
+    /// other lock is taken.
     LinkPlace,
     /// `Stream::name`.
     StreamName,
@@ -95,7 +95,7 @@ pub(crate) enum Rank {
     DescriptorShares,
     /// `FamilyCounters::all`: the counters of each family.
     Counts,
-    /// A shard of `ClientMemory`: the charge of each payer.
+    /// A shard of `ClientMemory`: the charge of each account.
     ClientMemory,
 }
 

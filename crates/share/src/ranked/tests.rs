@@ -29,10 +29,10 @@ fn what_is_taken_out_of_order_is_named_with_what_is_held() {
 
 #[test]
 fn nothing_is_locked_under_a_leaf() {
-    let (detached, place, party) =
+    let (detached, parent_and_name, party) =
         (lock(Rank::Detached), lock(Rank::LinkPlace), RwLock::new(Rank::Party, ()));
     assert_eq!(panic_of(|| drop((detached.lock(), party.read()))), None);
-    assert!(panic_of(|| drop((place.lock(), party.write()))).is_some());
+    assert!(panic_of(|| drop((parent_and_name.lock(), party.write()))).is_some());
     assert!(panic_of(|| drop((party.read(), party.read()))).is_some(), "a writer may wait between them");
 }
 

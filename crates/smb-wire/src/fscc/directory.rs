@@ -70,7 +70,7 @@ impl DirectoryClass {
     #[must_use]
     pub const fn fixed_len(self) -> usize {
         let shape = self.shape();
-        let mut len = if shape.facts { Common::SIZE } else { 12 };
+        let mut len = if shape.common_fields { Common::SIZE } else { 12 };
         len += if shape.ea_size { 4 } else { 0 };
         len += if shape.tag { 4 } else { 0 };
         len += match shape.id {
@@ -86,13 +86,13 @@ impl DirectoryClass {
 
     const fn shape(self) -> Shape {
         const fn shape(ea_size: bool, tag: bool, id: Ids, short_name: bool) -> Shape {
-            Shape { facts: true, ea_size, tag, id, short_name }
+            Shape { common_fields: true, ea_size, tag, id, short_name }
         }
         match self {
             DirectoryClass::Directory => shape(false, false, Ids::None, false),
             DirectoryClass::FullDirectory => shape(true, false, Ids::None, false),
             DirectoryClass::BothDirectory => shape(true, false, Ids::None, true),
-            DirectoryClass::Names => Shape { facts: false, ..shape(false, false, Ids::None, false) },
+            DirectoryClass::Names => Shape { common_fields: false, ..shape(false, false, Ids::None, false) },
             DirectoryClass::IdBothDirectory => shape(true, false, Ids::Behind64, true),
             DirectoryClass::IdFullDirectory => shape(true, false, Ids::Padded64, false),
             DirectoryClass::IdExtdDirectory => shape(true, true, Ids::Wide, false),
@@ -108,7 +108,7 @@ impl DirectoryClass {
 /// The fields between FileNameLength and FileName, in this order.
 #[derive(Clone, Copy)]
 struct Shape {
-    facts: bool,
+    common_fields: bool,
     ea_size: bool,
     tag: bool,
     id: Ids,
@@ -320,7 +320,7 @@ fn patch_name_length(class: DirectoryClass, entry: &mut [u8], length: u32) {
 #[inline]
 fn write_fixed(class: DirectoryClass, entry: &ListingEntry, out: &mut Vec<u8>) {
     let shape = class.shape();
-    if !shape.facts {
+    if !shape.common_fields {
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&entry.file_index.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
@@ -414,7 +414,7 @@ fn parse_entry(data: &[u8], class: DirectoryClass) -> Result<(ListingEntry, Utf1
     let mut c = Cursor::new(data);
     let mut entry = ListingEntry::default();
     let name_length;
-    if shape.facts {
+    if shape.common_fields {
         let common = Common::parse(c.bytes(Common::SIZE)?)?;
         name_length = common.file_name_length;
         entry = ListingEntry {

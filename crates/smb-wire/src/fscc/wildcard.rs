@@ -298,8 +298,8 @@ mod tests {
         for at in 0..=name.len() {
             let here = name.get(at).copied();
             let mut next = vec![false; tokens.len() + 1];
-            for (place, token) in tokens.iter().enumerate() {
-                if !now[place] {
+            for (position, token) in tokens.iter().enumerate() {
+                if !now[position] {
                     continue;
                 }
                 let (skips, takes, stays) = match token {
@@ -315,9 +315,9 @@ mod tests {
                     Token::Question => (false, here.is_some(), false),
                     Token::Unit(unit) => (false, here == Some(*unit), false),
                 };
-                now[place + 1] |= skips;
-                next[place + 1] |= takes;
-                next[place] |= stays;
+                now[position + 1] |= skips;
+                next[position + 1] |= takes;
+                next[position] |= stays;
             }
             if here.is_none() {
                 return now[tokens.len()];

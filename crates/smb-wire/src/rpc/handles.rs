@@ -36,7 +36,7 @@ impl Handles {
     /// # Errors
     /// [`Fault::CONTEXT_MISMATCH`] if it is not open.
     pub(super) fn check(&self, handle: &Handle) -> Result<(), Fault> {
-        self.place(handle).map(|_| ())
+        self.index_of(handle).map(|_| ())
     }
 
     /// Closes a handle.
@@ -44,12 +44,12 @@ impl Handles {
     /// # Errors
     /// [`Fault::CONTEXT_MISMATCH`] if it is not open.
     pub(super) fn close(&mut self, handle: &Handle) -> Result<(), Fault> {
-        let place = self.place(handle)?;
-        self.open.swap_remove(place);
+        let index_of = self.index_of(handle)?;
+        self.open.swap_remove(index_of);
         Ok(())
     }
 
-    fn place(&self, handle: &Handle) -> Result<usize, Fault> {
+    fn index_of(&self, handle: &Handle) -> Result<usize, Fault> {
         let found = self.open.iter().position(|number| {
             handle[..4] == [0; 4] && handle[4..12] == number.to_le_bytes() && handle[12..] == [0; 8]
         });

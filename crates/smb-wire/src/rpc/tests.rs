@@ -449,9 +449,9 @@ proptest! {
             read_all(&mut pipe);
         }
         let mut request = exchanges[at].1.clone();
-        for (place, value) in damage {
-            let place = place.index(request.len());
-            request[place] = value;
+        for (position, value) in damage {
+            let position = position.index(request.len());
+            request[position] = value;
         }
         let _ = pipe.write(&request, &ADMIN);
         prop_assert!(read_all(&mut pipe).len() < MAX_REPLY);

@@ -92,7 +92,7 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
 /// for.
 fn refuse_late(request: &Request<'_>, disk: OnDisk<'_>) -> Handled {
     if request.resumed {
-        disk.engine.pass_turn(disk.file);
+        disk.engine.wake_ready_waiters(disk.file);
     }
     Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE))
 }
@@ -111,7 +111,7 @@ fn settle_copies(
         return Err(Stop::Fail(NtStatus::FILE_NOT_AVAILABLE));
     }
     if let (true, [element]) = (numbered.has_place(), elements) {
-        engine.ask_again(file, element.offset, element.length);
+        engine.retry_waiters(file, element.offset, element.length);
     }
     Ok(())
 }
@@ -206,6 +206,6 @@ fn lock(
     let caller = request.caller(identity, open.client, waiter);
     Stop::done_or_wait(
         engine,
-        engine.lock_noting(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note),
+        engine.lock_recorded(&caller, file, open.lock_owner(), LockRule::Exact, &ranges, note),
     )
 }

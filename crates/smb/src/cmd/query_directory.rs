@@ -144,7 +144,7 @@ impl Scan<'_> {
                 (true, 0) => Some(self.engine.info(self.file)?),
                 (true, _) => Some(self.engine.parent_info(self.file)?),
             };
-            let end = place(name, info.as_ref(), sink);
+            let end = add_name(name, info.as_ref(), sink);
             listing.dots += usize::from(end != Some(End::Full));
             if end.is_some() || self.single {
                 return Ok(end.or(Some(End::Full)));
@@ -222,11 +222,11 @@ fn put(entry: &ListedEntry<'_>, sink: &mut Sink<'_>) -> Option<Result<End, Refus
     } else {
         None
     };
-    place(entry.name().as_bytes(), info.as_ref(), sink).map(Ok)
+    add_name(entry.name().as_bytes(), info.as_ref(), sink).map(Ok)
 }
 
 /// Adds a name to the reply. The first name is cut if it is too long.
-fn place(name: &[u8], info: Option<&Info>, sink: &mut Sink<'_>) -> Option<End> {
+fn add_name(name: &[u8], info: Option<&Info>, sink: &mut Sink<'_>) -> Option<End> {
     if sink.push(name, info).is_ok() {
         return None;
     }

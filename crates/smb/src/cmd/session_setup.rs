@@ -195,9 +195,9 @@ impl LogOn<'_, '_> {
         let (identity, key_of) = self.user_of(login).inspect_err(|_| self.abandon(setup))?;
         self.check_dialect(setup)?;
         let memory = &config.session_memory;
-        let payer = memory.payer(session.client, &identity);
-        if setup.purpose == Purpose::New && !session.take_memory(memory, payer) {
-            memory.refuse(payer, &identity.name, now.mono_ns);
+        let account = memory.account(session.client, &identity);
+        if setup.purpose == Purpose::New && !session.take_memory(memory, account) {
+            memory.refuse(account, &identity.name, now.mono_ns);
             self.abandon(setup);
             return Err(Stop::Fail(NtStatus::INSUFFICIENT_RESOURCES));
         }

@@ -38,7 +38,7 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     }
     check_endpoint(connection, &session, &name)?;
     let config = connection.server.share(&name).ok_or(NtStatus::BAD_NETWORK_NAME)?;
-    request.transaction.place = connection.desk.place(&config.engine);
+    request.transaction.share_index = connection.desk.share_index(&config.engine);
     Stop::when(anonymous, NtStatus::ACCESS_DENIED)?;
     connect_disk(connection, request, &session, &config)
 }
@@ -103,7 +103,7 @@ fn connect_disk(
     // MS-SMB2 3.3.5.7
     if protection.dialect.is_smb3() && config.continuously_available {
         capabilities |= ShareCapabilities::CONTINUOUS_AVAILABILITY;
-        engine.returned(session.client, &authenticated.identity.sid, connected);
+        engine.client_returned(session.client, &authenticated.identity.sid, connected);
     }
     tree_connect::Response {
         share_type: ShareType::Disk,

@@ -61,7 +61,7 @@ impl Connection {
     /// Sets the share that a request is counted for.
     fn set_counted_share(&mut self, request: &mut Request<'_>, tree: &Tree) {
         if let TreeTarget::Disk { engine, .. } = &tree.target {
-            request.transaction.place = self.desk.place(engine);
+            request.transaction.share_index = self.desk.share_index(engine);
         }
     }
 

@@ -32,9 +32,9 @@ impl Connection {
                 self.announce_or_note(&mut exchange, &mut request, async_id, out);
                 Parking::Engine(engine, ticket)
             }
-            ParkReason::LogOnDelay(place) => {
+            ParkReason::LogOnDelay(queued) => {
                 exchange.compound.abandon(request.at);
-                Parking::LogOnDelay(place)
+                Parking::LogOnDelay(queued)
             }
             ParkReason::Work(work) | ParkReason::Persist(work) => {
                 exchange.remaining.pass(request.transaction.len);
@@ -198,7 +198,7 @@ impl Connection {
         }
         let open = id.and_then(|id| self.server.opens.get(id.volatile).filter(|open| open.id == id));
         if let Some((engine, file)) = open.as_ref().and_then(|open| open.file()) {
-            engine.pass_turn(file);
+            engine.wake_ready_waiters(file);
         }
     }
 }

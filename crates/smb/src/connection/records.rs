@@ -83,7 +83,7 @@ impl Connection {
         if sample.with_paths {
             sample.path = Some(path_text(&engine.path_of(file), file.stream().as_ref()));
         }
-        engine.goes_when_closed(file)
+        engine.deletes_on_close(file)
     }
 
     /// The values of a record beside the counts.

@@ -45,10 +45,10 @@ impl Connection {
             SmbCommand::Lock => has_waited,
             _ => false,
         };
-        self.desk.note(transaction.place, &noted, (!is_patient).then_some(transaction.arrived_ns));
+        self.desk.note(transaction.share_index, &noted, (!is_patient).then_some(transaction.arrived_ns));
         if let Some(sample) = transaction.sample.take() {
             let about = self.details(header, status, &noted, *sample);
-            self.desk.record(transaction.place, &noted, transaction.arrived_ns, !is_patient, about);
+            self.desk.record(transaction.share_index, &noted, transaction.arrived_ns, !is_patient, about);
         }
     }
 

@@ -35,12 +35,12 @@ impl Window {
             return false;
         }
         for id in first..end {
-            let (word, bit) = Self::place(id);
+            let (word, bit) = Self::word_and_bit(id);
             self.used[word] |= bit;
         }
         self.free -= count as u32;
         while self.low < self.end && self.is_used(self.low) {
-            let (word, bit) = Self::place(self.low);
+            let (word, bit) = Self::word_and_bit(self.low);
             self.used[word] &= !bit;
             self.low += 1;
         }
@@ -58,11 +58,11 @@ impl Window {
     }
 
     fn is_used(&self, id: u64) -> bool {
-        let (word, bit) = Self::place(id);
+        let (word, bit) = Self::word_and_bit(id);
         self.used[word] & bit != 0
     }
 
-    fn place(id: u64) -> (usize, u64) {
+    fn word_and_bit(id: u64) -> (usize, u64) {
         let at = (id % u64::from(MAX_CREDITS)) as usize;
         (at / BITS, 1 << (at % BITS))
     }

@@ -145,8 +145,8 @@ impl Compound {
             if signer.is_some() {
                 entry.header.set_flags(entry.header.flags() | header::Flags::SIGNED);
             }
-            let Some(place) = message.first_chunk_mut() else { continue };
-            entry.header.write(place);
+            let Some(buffer) = message.first_chunk_mut() else { continue };
+            entry.header.write(buffer);
             if let Some(signer) = signer {
                 let signature = signer.sign(message, GmacNonce::response(entry.header.message_id()));
                 message[header::SIZE - 16..header::SIZE].copy_from_slice(&signature);
@@ -174,8 +174,8 @@ pub fn seal(frame: &mut Frame, session: &Session) {
     transform.set_nonce(nonce);
     let tag = seal.out.seal(&nonce, transform.associated_data(), frame.bytes_mut());
     transform.set_signature(tag);
-    if let Some(place) = frame.prepend(transform::SIZE).first_chunk_mut() {
-        transform.write(place);
+    if let Some(buffer) = frame.prepend(transform::SIZE).first_chunk_mut() {
+        transform.write(buffer);
     }
 }
 

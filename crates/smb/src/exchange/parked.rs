@@ -126,7 +126,7 @@ impl ParkingLot {
     pub fn log_ons(&self) -> impl Iterator<Item = (u64, Option<u64>)> {
         let all = if self.log_ons > 0 { Some(self.iter()) } else { None };
         all.into_iter().flatten().filter_map(|(async_id, request)| match &request.parking {
-            Parking::LogOnDelay(place) => Some((async_id, place.at_ns)),
+            Parking::LogOnDelay(queued) => Some((async_id, queued.at_ns)),
             _ => None,
         })
     }

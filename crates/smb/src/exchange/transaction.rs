@@ -15,7 +15,7 @@ pub struct TransactionState {
     /// The charge that it took from the limits while it waited.
     pub(crate) charge: Charge,
     /// The share that it is counted for.
-    pub place: ShareIndex,
+    pub share_index: ShareIndex,
     /// The limit that it has met.
     pub met: ResponseType,
     /// When it arrived (monotonic ns).
@@ -38,7 +38,7 @@ impl TransactionState {
         TransactionState {
             has_passed: false,
             charge: Charge::default(),
-            place: ShareIndex::default(),
+            share_index: ShareIndex::default(),
             met: ResponseType::Success,
             arrived_ns: now.mono_ns,
             len,

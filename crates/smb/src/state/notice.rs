@@ -155,7 +155,8 @@ impl Notice {
     /// Whether the client still owes an acknowledgment, or the break needs none.
     pub(crate) fn is_wanted(&self) -> bool {
         let Some(body) = &self.0 else { return false };
-        !body.notice.answer || body.engine.upgrade().is_some_and(|engine| engine.awaits(&body.notice))
+        !body.notice.answer
+            || body.engine.upgrade().is_some_and(|engine| engine.awaits_acknowledgment(&body.notice))
     }
 
     /// Whether no connection has sent the notice yet although its holder still has the right. Such a notice
@@ -184,7 +185,7 @@ impl Drop for Notice {
         if !body.send()
             && let Some(engine) = engine.upgrade()
         {
-            engine.undelivered(&notice);
+            engine.break_undelivered(&notice);
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct PasswordAttempt {
     /// The key of its user and address ([`PasswordDelays::key`]).
     pub key: u64,
     /// Its place in the queue, if it has waited.
-    pub place: Option<QueuedAttempt>,
+    pub queued: Option<QueuedAttempt>,
     /// The waiter that wakes it.
     pub waiter: Waiter,
     /// The delay of the next attempt after a failure.
@@ -88,24 +88,24 @@ impl PasswordDelays {
         one: PasswordAttempt,
         judge: impl FnOnce() -> (R, bool),
     ) -> AttemptOutcome<R> {
-        let PasswordAttempt { key, place, waiter, delay_ns, now_ns } = one;
+        let PasswordAttempt { key, queued, waiter, delay_ns, now_ns } = one;
         let mut queues = self.part(key).lock();
         if let Some(queue) = queues.get_mut(&key) {
             let next = queue.waiting.front().map(|&(number, _)| number);
-            let is_next = next == place.as_ref().map(|place| place.number);
+            let is_next = next == queued.as_ref().map(|queued| queued.number);
             if !is_next || now_ns < queue.ready_ns {
-                if place.is_none() && queue.waiting.len() >= MAX_WAITING_ATTEMPTS {
+                if queued.is_none() && queue.waiting.len() >= MAX_WAITING_ATTEMPTS {
                     return AttemptOutcome::Refused;
                 }
                 let at_ns = is_next.then_some(queue.ready_ns);
-                let mut place = place.unwrap_or_else(|| {
+                let mut queued = queued.unwrap_or_else(|| {
                     let (number, async_id) = (queue.numbered, waiter.token);
                     queue.numbered += 1;
                     queue.waiting.push_back((number, waiter));
                     QueuedAttempt { delays: Arc::clone(self), key, number, async_id, at_ns }
                 });
-                place.at_ns = at_ns;
-                return AttemptOutcome::Later(place);
+                queued.at_ns = at_ns;
+                return AttemptOutcome::Later(queued);
             }
         }
         // The lock is held, so that no other thread judges an attempt of the same key meanwhile.
@@ -117,7 +117,7 @@ impl PasswordDelays {
             queues.entry(key).or_default().ready_ns = now_ns.saturating_add(delay_ns);
         }
         drop(queues);
-        drop(place);
+        drop(queued);
         AttemptOutcome::Judged(judged)
     }
 
@@ -185,16 +185,16 @@ mod tests {
         fn call(
             &self,
             key: u64,
-            place: Option<QueuedAttempt>,
+            queued: Option<QueuedAttempt>,
             now_ns: u64,
             fails: bool,
         ) -> AttemptOutcome<()> {
             let wake = Arc::clone(&self.bell) as Arc<dyn share::Wake>;
-            let token = place
+            let token = queued
                 .as_ref()
-                .map_or_else(|| 1 + self.bell.made.fetch_add(1, Ordering::Relaxed), |place| place.async_id);
+                .map_or_else(|| 1 + self.bell.made.fetch_add(1, Ordering::Relaxed), |queued| queued.async_id);
             let one =
-                PasswordAttempt { key, place, waiter: Waiter { wake, token }, delay_ns: DELAY_NS, now_ns };
+                PasswordAttempt { key, queued, waiter: Waiter { wake, token }, delay_ns: DELAY_NS, now_ns };
             self.delays.judge(one, || ((), fails))
         }
 
@@ -202,9 +202,9 @@ mod tests {
             matches!(self.call(key, None, now_ns, fails), AttemptOutcome::Judged(()))
         }
 
-        fn waits(&self, place: Option<QueuedAttempt>, now_ns: u64) -> QueuedAttempt {
-            match self.call(ANN, place, now_ns, false) {
-                AttemptOutcome::Later(place) => place,
+        fn waits(&self, queued: Option<QueuedAttempt>, now_ns: u64) -> QueuedAttempt {
+            match self.call(ANN, queued, now_ns, false) {
+                AttemptOutcome::Later(queued) => queued,
                 AttemptOutcome::Judged(()) => panic!("judged"),
                 AttemptOutcome::Refused => panic!("refused"),
             }
@@ -222,9 +222,9 @@ mod tests {
         assert!((0..1000).all(|_| scene.is_judged(ANN, 0, false)));
         assert!(scene.is_judged(ANN, 0, true));
         assert!(scene.is_judged(2, 1, false), "another user or address");
-        let place = scene.waits(None, 1);
-        assert_eq!(place.at_ns, Some(DELAY_NS));
-        assert!(matches!(scene.call(ANN, Some(place), DELAY_NS, false), AttemptOutcome::Judged(())));
+        let queued = scene.waits(None, 1);
+        assert_eq!(queued.at_ns, Some(DELAY_NS));
+        assert!(matches!(scene.call(ANN, Some(queued), DELAY_NS, false), AttemptOutcome::Judged(())));
         assert!(scene.is_judged(ANN, DELAY_NS, false) && scene.is_judged(ANN, DELAY_NS, false));
     }
 
@@ -235,7 +235,7 @@ mod tests {
         let mut places: VecDeque<QueuedAttempt> =
             (0..MAX_WAITING_ATTEMPTS).map(|_| scene.waits(None, 1)).collect();
         assert_eq!(places[0].at_ns, Some(DELAY_NS));
-        assert!(places.range(1..).all(|place| place.at_ns.is_none()));
+        assert!(places.range(1..).all(|queued| queued.at_ns.is_none()));
         assert!(matches!(scene.call(ANN, None, 1, false), AttemptOutcome::Refused));
         // The second attempt is not judged before the first, however late it is.
         let second = scene.waits(places.remove(1), DELAY_NS);

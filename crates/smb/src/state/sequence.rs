@@ -146,25 +146,25 @@ impl Default for LockSequences {
 
 impl LockSequences {
     /// The place of an index. The first index is 1. An index beyond the last has no place.
-    fn place(&self, lock: LockNumber) -> Option<&AtomicU8> {
+    fn slot(&self, lock: LockNumber) -> Option<&AtomicU8> {
         self.0.get(usize::try_from(lock.index).ok()?.checked_sub(1)?)
     }
 
     /// Whether this LOCK was done before.
     pub fn was_done(&self, lock: LockNumber) -> bool {
-        self.place(lock).is_some_and(|place| place.load(Ordering::Acquire) & !UNTOLD == lock.mark())
+        self.slot(lock).is_some_and(|slot| slot.load(Ordering::Acquire) & !UNTOLD == lock.mark())
     }
 
     /// Whether this LOCK was done before. Another number in its place is cleared.
     // MS-SMB2 3.3.5.14
     pub fn is_done(&self, lock: LockNumber) -> bool {
-        let Some(place) = self.place(lock) else { return false };
-        let was = place.load(Ordering::Acquire);
+        let Some(slot) = self.slot(lock) else { return false };
+        let was = slot.load(Ordering::Acquire);
         if was & !UNTOLD == lock.mark() {
             return true;
         }
         // Another channel may have just done it.
-        let emptied = place.compare_exchange(was, 0, Ordering::AcqRel, Ordering::Acquire);
+        let emptied = slot.compare_exchange(was, 0, Ordering::AcqRel, Ordering::Acquire);
         emptied.is_err_and(|now| now & !UNTOLD == lock.mark())
     }
 
@@ -175,8 +175,8 @@ impl LockSequences {
 
     /// Restores the values from [`LockSequences::all`].
     pub fn set_all(&self, all: [u8; LOCKS]) {
-        for (place, was) in self.0.iter().zip(all) {
-            place.store(was, Ordering::Release);
+        for (slot, was) in self.0.iter().zip(all) {
+            slot.store(was, Ordering::Release);
         }
     }
 
@@ -184,31 +184,31 @@ impl LockSequences {
     // MS-SMB2 3.3.5.14.1
     // MS-SMB2 3.3.5.14.2
     pub fn done(&self, lock: LockNumber, is_told: bool) {
-        if let Some(place) = self.place(lock) {
-            place.store(lock.mark() | if is_told { 0 } else { UNTOLD }, Ordering::Release);
+        if let Some(slot) = self.slot(lock) {
+            slot.store(lock.mark() | if is_told { 0 } else { UNTOLD }, Ordering::Release);
         }
     }
 
     /// Marks this LOCK as told to the client. Returns false if it was revoked before.
     pub fn tell(&self, lock: LockNumber) -> bool {
-        let Some(place) = self.place(lock) else { return true };
+        let Some(slot) = self.slot(lock) else { return true };
         let told = |was| (was & !UNTOLD == lock.mark()).then_some(lock.mark());
-        place.fetch_update(Ordering::AcqRel, Ordering::Acquire, told).is_ok()
+        slot.fetch_update(Ordering::AcqRel, Ordering::Acquire, told).is_ok()
     }
 
     /// Revokes this LOCK, as if it had not been done. Returns false if its client was told of it by the
     /// response to a replay.
     pub fn take_back(&self, lock: LockNumber) -> bool {
-        let Some(place) = self.place(lock) else { return true };
-        place.compare_exchange(lock.mark() | UNTOLD, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let Some(slot) = self.slot(lock) else { return true };
+        slot.compare_exchange(lock.mark() | UNTOLD, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Revokes this LOCK even if its client was told of it.
     pub fn withdraw(&self, lock: LockNumber) {
-        if let Some(place) = self.place(lock) {
+        if let Some(slot) = self.slot(lock) {
             let emptied = |was| (was & !UNTOLD == lock.mark()).then_some(0);
             // This fails if another number is there.
-            let _other = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, emptied);
+            let _other = slot.fetch_update(Ordering::AcqRel, Ordering::Acquire, emptied);
         }
     }
 }

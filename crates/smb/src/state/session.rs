@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
-use share::memory::{Charge, Payer};
+use share::memory::{Charge, MemoryAccount};
 use share::{ClientKey, ClientMemory, Identity};
 use smb_wire::Guid;
 use volume::security::Sid;
@@ -264,10 +264,10 @@ impl Session {
         self.session_settings().map(|settings| &settings.channels)
     }
 
-    /// Takes memory for the session. Returns false if the payer has no more left.
-    pub fn take_memory(&self, memory: &Arc<ClientMemory>, payer: Payer) -> bool {
+    /// Takes memory for the session. Returns false if the account has no more left.
+    pub fn take_memory(&self, memory: &Arc<ClientMemory>, account: MemoryAccount) -> bool {
         let mut charge = self.charge.lock();
-        *charge = memory.try_charge(payer, SESSION_BYTES);
+        *charge = memory.try_charge(account, SESSION_BYTES);
         charge.is_some()
     }
 
@@ -286,18 +286,18 @@ impl Session {
     /// Adds the tree that `make` builds for its id. Returns `None` if there are too many.
     pub fn connect(&self, make: impl FnOnce(u32) -> Tree) -> Option<Arc<Tree>> {
         let mut trees = self.trees.write();
-        let place = trees.iter().position(Option::is_none).unwrap_or(trees.len());
+        let index = trees.iter().position(Option::is_none).unwrap_or(trees.len());
         let has_room = || self.charge.lock().as_mut().is_none_or(|charge| charge.grow(TREE_BYTES));
-        if place == MAX_TREES_PER_SESSION || !has_room() {
+        if index == MAX_TREES_PER_SESSION || !has_room() {
             return None;
         }
-        if place == trees.len() {
+        if index == trees.len() {
             trees.push(None);
         }
         // An id has a place and a count, so that an old id does not name a new tree.
         let count = self.next_tree.fetch_add(1, Ordering::Relaxed) % 0xffff + 1;
-        let tree = Arc::new(make((count << 16) | place as u32));
-        trees[place] = Some(Arc::clone(&tree));
+        let tree = Arc::new(make((count << 16) | index as u32));
+        trees[index] = Some(Arc::clone(&tree));
         Some(tree)
     }
 

@@ -30,9 +30,9 @@ impl Dice {
     /// The index of one of the weights, with a chance in proportion to its weight. They are not all zero.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut left = self.below(weights.iter().sum());
-        for (place, &weight) in weights.iter().enumerate() {
+        for (index, &weight) in weights.iter().enumerate() {
             if left < weight {
-                return place;
+                return index;
             }
             left -= weight;
         }

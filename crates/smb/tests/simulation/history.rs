@@ -215,12 +215,12 @@ impl History {
         let line = &mut self.session.lines[on];
         let worker = &mut self.workers[at];
         let Some(pending) = &mut worker.pending else { return };
-        let place = RequestTarget {
+        let target = RequestTarget {
             worker: at,
             file: worker.file.map(|(id, _)| id),
             channel_sequence: self.session.channel_sequence,
         };
-        let (frame, id) = requests::build(&mut line.peer, &pending.task, place);
+        let (frame, id) = requests::build(&mut line.peer, &pending.task, target);
         line.requests.push_back(frame);
         pending.sent = Some((line.number, id));
         let Task { op, is_replay, .. } = &pending.task;

@@ -43,14 +43,14 @@ pub fn path(worker: usize, name: usize) -> String {
 }
 
 /// The request for a task, protected for this channel, with its message id.
-pub fn build(peer: &mut Peer, task: &Task, place: RequestTarget) -> (Vec<u8>, u64) {
+pub fn build(peer: &mut Peer, task: &Task, target: RequestTarget) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), payload(&task.op));
-    header.set_channel_sequence(place.channel_sequence);
+    header.set_channel_sequence(target.channel_sequence);
     if task.is_replay && is_marked(&task.op) {
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     }
     let id = header.message_id();
-    let message = whole(&header, |out| write_body(task, place, out));
+    let message = whole(&header, |out| write_body(task, target, out));
     (peer.compound(vec![message], false), id)
 }
 
@@ -88,18 +88,18 @@ fn is_marked(op: &Op) -> bool {
     matches!(command(op), SmbCommand::Create | SmbCommand::Write | SmbCommand::SetInfo)
 }
 
-fn write_body(task: &Task, place: RequestTarget, out: &mut Vec<u8>) {
-    let file_id = place.file.unwrap_or(FileId::RELATED);
+fn write_body(task: &Task, target: RequestTarget, out: &mut Vec<u8>) {
+    let file_id = target.file.unwrap_or(FileId::RELATED);
     match &task.op {
-        Op::Make { name } => create(task, &path(place.worker, *name), Disposition::Create, out),
-        Op::Open { name } => create(task, &path(place.worker, *name), Disposition::Open, out),
+        Op::Make { name } => create(task, &path(target.worker, *name), Disposition::Create, out),
+        Op::Open { name } => create(task, &path(target.worker, *name), Disposition::Open, out),
         Op::Write { offset, data } => write::Request::new(file_id, *offset as u64, data).write(out),
         Op::Read { offset, length } => {
             read::Request::new(file_id, *offset as u64, *length as u32).write(out);
         }
         // MS-FSCC 2.4.14
         Op::Resize { size } => set(file_id, 20, &(*size as u64).to_le_bytes(), out),
-        Op::Rename { to } => set(file_id, 10, &rename_to(&path(place.worker, *to)), out),
+        Op::Rename { to } => set(file_id, 10, &rename_to(&path(target.worker, *to)), out),
         // MS-FSCC 2.4.11
         Op::Doom => set(file_id, 13, &[1], out),
         Op::Flush => flush::Request { reserved1: 0, file_id }.write(out),

@@ -24,19 +24,19 @@ impl Drop for Server {
 
 impl Server {
     /// Starts `serve` with the directory's `trunkline.toml`, and waits until it is ready.
-    pub fn start(place: &ProgramDir) -> Server {
-        Server::start_as(place, place.trunkline("serve --config trunkline.toml"))
+    pub fn start(program_dir: &ProgramDir) -> Server {
+        Server::start_as(program_dir, program_dir.trunkline("serve --config trunkline.toml"))
     }
 
     /// Starts a command that becomes the server, and waits until it is ready.
-    pub fn start_as(place: &ProgramDir, mut command: Command) -> Server {
-        let notify = place.path().join("notify");
+    pub fn start_as(program_dir: &ProgramDir, mut command: Command) -> Server {
+        let notify = program_dir.path().join("notify");
         // The file exists only if a server was started there before.
         let _ = std::fs::remove_file(&notify);
         let notices = UnixDatagram::bind(&notify).unwrap();
         notices.set_read_timeout(Some(PATIENCE)).unwrap();
-        let output = std::fs::File::create(place.path().join("output")).unwrap();
-        let log = std::fs::File::create(place.path().join("log")).unwrap();
+        let output = std::fs::File::create(program_dir.path().join("output")).unwrap();
+        let log = std::fs::File::create(program_dir.path().join("log")).unwrap();
         let child = command.env("NOTIFY_SOCKET", notify).stdin(Stdio::null()).stdout(output).stderr(log);
         let server = Server { child: child.spawn().unwrap(), notices };
         server.hears("READY=1");

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admin::objects::{Change, ChangeAction, Kind, Object, Refusal, Why};
+use admin::objects::{Change, ChangeAction, Kind, Object, Refusal, RefusalKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use toml::Table;
@@ -34,7 +34,7 @@ struct Changes {
 
 impl Changes {
     fn read(text: &str) -> Result<Changes, Refusal> {
-        toml::from_str(text).map_err(|e| Refusal::new(Why::Failed, e.message().to_owned()))
+        toml::from_str(text).map_err(|e| Refusal::new(RefusalKind::Failed, e.message().to_owned()))
     }
 
     fn of(&mut self, kind: Kind) -> &mut BTreeMap<String, Table> {
@@ -52,7 +52,7 @@ impl Changes {
     }
 
     fn write(&self) -> Result<String, Refusal> {
-        let text = toml::to_string(self).map_err(|e| Refusal::new(Why::Bad, e.to_string()))?;
+        let text = toml::to_string(self).map_err(|e| Refusal::new(RefusalKind::Bad, e.to_string()))?;
         Ok(format!("{HEADER}\n{text}"))
     }
 }
@@ -76,7 +76,7 @@ pub fn edit(
         (ChangeAction::Create { .. }, Some(there)) => {
             let location = object::origin(config, kind, name).map(|origin| config.location(&origin));
             let text = format!("there is already {kind} `{}` ({})", there.name, location.unwrap_or_default());
-            return Err(Refusal::new(Why::Conflict, text));
+            return Err(Refusal::new(RefusalKind::Conflict, text));
         }
         (ChangeAction::Create { settings }, None) => {
             check_name(kind, name)?;
@@ -110,7 +110,7 @@ pub fn edit(
 }
 
 fn bad(text: impl Into<String>) -> Refusal {
-    Refusal::new(Why::Bad, text)
+    Refusal::new(RefusalKind::Bad, text)
 }
 
 fn check_name(kind: Kind, name: &str) -> Result<(), Refusal> {
@@ -128,7 +128,7 @@ fn check_name(kind: Kind, name: &str) -> Result<(), Refusal> {
 fn not_there(config: &Config, kind: Kind, name: &str) -> Refusal {
     let hint = nearest(name, object::names(config, kind));
     let hint = hint.map_or_else(String::new, |name| format!("; did you mean `{name}`?"));
-    Refusal::new(Why::NotFound, format!("there is no {kind} `{name}`{hint}"))
+    Refusal::new(RefusalKind::NotFound, format!("there is no {kind} `{name}`{hint}"))
 }
 
 fn check_version(there: &Object, wanted: Option<&str>, history: &History) -> Result<(), Refusal> {
@@ -144,7 +144,7 @@ fn check_version(there: &Object, wanted: Option<&str>, history: &History) -> Res
             "{kind} `{name}` is at version {version}, not {wanted}: read it again before you change it"
         ),
     };
-    Err(Refusal::new(Why::OldVersion, text))
+    Err(Refusal::new(RefusalKind::OldVersion, text))
 }
 
 /// Refuses to change a share of the server's command line.
@@ -157,7 +157,7 @@ fn check_changeable(config: &Config, there: &Object) -> Result<(), Refusal> {
          from it and create the share with `trunkline share create`",
         there.name
     );
-    Err(Refusal::new(Why::Conflict, text))
+    Err(Refusal::new(RefusalKind::Conflict, text))
 }
 
 fn check_empty(config: &Config, there: &Object) -> Result<(), Refusal> {
@@ -175,7 +175,7 @@ fn check_empty(config: &Config, there: &Object) -> Result<(), Refusal> {
     }
     let text =
         format!("account `{}` has shares: {}; delete or move them first", there.name, shares.join(", "));
-    Err(Refusal::new(Why::Conflict, text))
+    Err(Refusal::new(RefusalKind::Conflict, text))
 }
 
 /// Whether the configuration file has a table of that name.
@@ -322,11 +322,11 @@ mod tests {
         world.set("docs", json!({"comment": "by another"})).unwrap();
         let what = || ChangeAction::Set { settings: map(json!({"provisioned_gib": 300})) };
         let why = world.change(Kind::Share, "docs", what(), Some(&seen)).unwrap_err();
-        assert_eq!(why.why, Why::OldVersion);
+        assert_eq!(why.why, RefusalKind::OldVersion);
         assert!(why.text.contains("`comment` was \"\" and is \"by another\"; it is at version "), "{why}");
         let why = world.change(Kind::Share, "docs", delete(), Some("0")).unwrap_err();
         assert!(
-            why.why == Why::OldVersion && why.text.ends_with("read it again before you change it"),
+            why.why == RefusalKind::OldVersion && why.text.ends_with("read it again before you change it"),
             "{why}"
         );
         let now = world.find(Kind::Share, "docs").unwrap();
@@ -345,22 +345,46 @@ mod tests {
                 Kind::Share,
                 "docs",
                 create(json!({"path": "/x"})),
-                Why::Conflict,
+                RefusalKind::Conflict,
                 "already share `Docs` (line 3)",
             ),
-            (Kind::Share, "dcos", set(json!({})), Why::NotFound, "no share `dcos`; did you mean `Docs`?"),
-            (Kind::Account, "docs", delete(), Why::NotFound, "there is no account `docs`"),
-            (Kind::Account, "lab", delete(), Why::Conflict, "account `Lab` has shares: `Docs`; delete"),
-            (Kind::Share, "docs", set(json!({"path": "other"})), Why::Bad, "`path` must be an absolute path"),
-            (Kind::Share, "new", create(json!({"path": "srv"})), Why::Bad, "`path` must be an absolute path"),
-            (Kind::Share, "a/b", create(json!({"path": "/srv"})), Why::Bad, "cannot hold '/'"),
-            (Kind::Account, "a b", create(json!({})), Why::Bad, "an account's name has"),
-            (Kind::Share, "docs", set(json!({"removed": true})), Why::Bad, "unknown key `removed`"),
+            (
+                Kind::Share,
+                "dcos",
+                set(json!({})),
+                RefusalKind::NotFound,
+                "no share `dcos`; did you mean `Docs`?",
+            ),
+            (Kind::Account, "docs", delete(), RefusalKind::NotFound, "there is no account `docs`"),
+            (
+                Kind::Account,
+                "lab",
+                delete(),
+                RefusalKind::Conflict,
+                "account `Lab` has shares: `Docs`; delete",
+            ),
+            (
+                Kind::Share,
+                "docs",
+                set(json!({"path": "other"})),
+                RefusalKind::Bad,
+                "`path` must be an absolute path",
+            ),
+            (
+                Kind::Share,
+                "new",
+                create(json!({"path": "srv"})),
+                RefusalKind::Bad,
+                "`path` must be an absolute path",
+            ),
+            (Kind::Share, "a/b", create(json!({"path": "/srv"})), RefusalKind::Bad, "cannot hold '/'"),
+            (Kind::Account, "a b", create(json!({})), RefusalKind::Bad, "an account's name has"),
+            (Kind::Share, "docs", set(json!({"removed": true})), RefusalKind::Bad, "unknown key `removed`"),
             (
                 Kind::Share,
                 "docs",
                 set(json!({"users": {"ann": null}})),
-                Why::Bad,
+                RefusalKind::Bad,
                 "`users` must not hold null",
             ),
         ];

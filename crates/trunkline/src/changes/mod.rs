@@ -17,7 +17,7 @@ pub mod object;
 
 use std::collections::BTreeSet;
 
-use admin::objects::{Change, Refusal, Why};
+use admin::objects::{Change, Refusal, RefusalKind};
 
 use crate::config::{CHANGES, Config, ConfigError, Overrides, Sources};
 use crate::state::StateDir;
@@ -52,16 +52,16 @@ impl Edited {
         check: Check,
     ) -> Result<Edited, Refusal> {
         let file = config.changes();
-        let there = Sources::read_changes(&file).map_err(|e| Refusal::new(Why::Failed, e.0))?;
+        let there = Sources::read_changes(&file).map_err(|e| Refusal::new(RefusalKind::Failed, e.0))?;
         if there != sources.changes {
             let text =
                 format!("{} was edited and is not in force; `trunkline reload` reads it", file.display());
-            return Err(Refusal::new(Why::Conflict, text));
+            return Err(Refusal::new(RefusalKind::Conflict, text));
         }
         let text = edit(config, sources, history, change)?;
         let sources = Sources { changes: Some(text), ..sources.clone() };
         let location = format!("{}:", file.display());
-        let bad = |why: String| Refusal::new(Why::Bad, without_location(&location, &why));
+        let bad = |why: String| Refusal::new(RefusalKind::Bad, without_location(&location, &why));
         let config = checked(overrides, &sources, state, check).map_err(bad)?;
         Ok(Edited { sources, config })
     }
@@ -76,7 +76,7 @@ impl Edited {
         let failed = |error| {
             let file = state.path().join(CHANGES);
             let why = crate::config::os_error(&error);
-            Refusal::new(Why::Failed, format!("{}: {why}; nothing was changed", file.display()))
+            Refusal::new(RefusalKind::Failed, format!("{}: {why}; nothing was changed", file.display()))
         };
         written.map(|_| ()).map_err(failed)
     }

@@ -150,7 +150,7 @@ pub fn age(seconds: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::channels::{Reason, Traffic, Tried, Use};
+    use admin::channels::{ConnectionCounts, Reason, SendMethodCost, Traffic};
 
     fn row(server_ip: &str, index: u32) -> Row {
         Row {
@@ -164,7 +164,7 @@ mod tests {
 
     fn used(client_ip: &str, server_ip: &str, index: u32, age_seconds: u64) -> Row {
         let traffic = Traffic { requests: 17, bytes_in: 4096, bytes_out: 1_234_567 };
-        let channel = Use { age_seconds, traffic, ..Use::default() };
+        let channel = ConnectionCounts { age_seconds, traffic, ..ConnectionCounts::default() };
         Row {
             selected: true,
             client_ip: Some(client_ip.to_owned()),
@@ -181,7 +181,8 @@ mod tests {
     fn a_page_shows_each_connection_and_why_there_are_no_others() {
         let mut fast = Row { server_link_speed: Some(10_000_000_000), ..used("10.0.0.5", "10.0.0.1", 2, 59) };
         if let Some(channel) = &mut fast.channel {
-            let tried = Tried { copied_cpu_us: 140, sendfile_cpu_us: 100, copied_us: 300, sendfile_us: 310 };
+            let tried =
+                SendMethodCost { copied_cpu_us: 140, sendfile_cpu_us: 100, copied_us: 300, sendfile_us: 310 };
             channel.client_port = 51_000;
             channel.large_reads = LargeReads { sendfile: true, tried: Some(tried) };
         }

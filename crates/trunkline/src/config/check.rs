@@ -131,7 +131,7 @@ pub fn hold_same_files(one: &Path, other: &Path) -> bool {
 
 /// An identifier of a directory, by one of the ways to recognize that it is the same as another.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Spot {
+enum DirectoryIdentifier {
     /// The real path.
     Path(PathBuf),
     /// The device number and the inode number, independent of names.
@@ -145,9 +145,9 @@ enum Spot {
 struct Trees {
     count: usize,
     /// The number of the directory that has this identifier.
-    tops: HashMap<Spot, usize>,
+    tops: HashMap<DirectoryIdentifier, usize>,
     /// The number of the first directory that has this identifier or lies below it.
-    above: HashMap<Spot, usize>,
+    above: HashMap<DirectoryIdentifier, usize>,
 }
 
 impl Trees {
@@ -169,14 +169,15 @@ impl Trees {
 }
 
 /// The identifiers of a directory, and those of the directory with all its parents.
-fn spots(mounts: &Mounts, real: &Path) -> (Vec<Spot>, Vec<Spot>) {
+fn spots(mounts: &Mounts, real: &Path) -> (Vec<DirectoryIdentifier>, Vec<DirectoryIdentifier>) {
     let nodes = nodes_above(real);
-    let mut tops = vec![Spot::Path(real.to_owned())];
-    tops.extend(nodes.first().map(|(device, inode)| Spot::Node(*device, *inode)));
-    let mut above: Vec<Spot> = real.ancestors().map(|at| Spot::Path(at.to_owned())).collect();
-    above.extend(nodes.into_iter().map(|(device, inode)| Spot::Node(device, inode)));
+    let mut tops = vec![DirectoryIdentifier::Path(real.to_owned())];
+    tops.extend(nodes.first().map(|(device, inode)| DirectoryIdentifier::Node(*device, *inode)));
+    let mut above: Vec<DirectoryIdentifier> =
+        real.ancestors().map(|at| DirectoryIdentifier::Path(at.to_owned())).collect();
+    above.extend(nodes.into_iter().map(|(device, inode)| DirectoryIdentifier::Node(device, inode)));
     if let Some((device, inside)) = mounts.locate(real) {
-        let spot = |at: &Path| Spot::Mounted(device.to_owned(), at.to_owned());
+        let spot = |at: &Path| DirectoryIdentifier::Mounted(device.to_owned(), at.to_owned());
         tops.push(spot(&inside));
         above.extend(inside.ancestors().map(spot));
     }

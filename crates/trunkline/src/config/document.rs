@@ -49,7 +49,7 @@ pub struct DocumentValue<'a> {
 
 /// An error about a value. Its text is the end of a sentence that begins with the key and the table.
 #[derive(Debug)]
-pub struct Wrong {
+pub struct ValueError {
     /// The byte offset. None for an error about the table as a whole.
     pub at: Option<usize>,
     /// ` must be …` or `: …`
@@ -68,7 +68,7 @@ impl<'a> DocumentValue<'a> {
     }
 
     /// The error for a value of another type than `wanted`.
-    pub fn must_be(&self, wanted: &str) -> Wrong {
+    pub fn must_be(&self, wanted: &str) -> ValueError {
         let kind = match self.value.get_ref() {
             DeValue::String(_) => "a string",
             DeValue::Integer(_) => "a whole number",
@@ -78,16 +78,16 @@ impl<'a> DocumentValue<'a> {
             DeValue::Array(_) => "a list",
             DeValue::Table(_) => "a table",
         };
-        Wrong { at: Some(self.value.span().start), why: format!(" must be {wanted}, not {kind}") }
+        ValueError { at: Some(self.value.span().start), why: format!(" must be {wanted}, not {kind}") }
     }
 
     /// The error for a value of the right type that is invalid.
-    pub fn bad(&self, why: impl std::fmt::Display) -> Wrong {
-        Wrong { at: Some(self.value.span().start), why: format!(": {why}") }
+    pub fn bad(&self, why: impl std::fmt::Display) -> ValueError {
+        ValueError { at: Some(self.value.span().start), why: format!(": {why}") }
     }
 
     /// The text of a string.
-    pub fn string(&self) -> Result<&'a str, Wrong> {
+    pub fn string(&self) -> Result<&'a str, ValueError> {
         match self.value.get_ref() {
             DeValue::String(text) => Ok(text),
             _ => Err(self.must_be("a string")),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use toml::de::DeValue;
 
-use super::document::{DocumentValue, Wrong};
+use super::document::{DocumentValue, ValueError};
 use super::setting::Setting;
 use super::values::{Access, Choice, choose, user_name};
 
@@ -39,7 +39,7 @@ pub trait Format<T> {
     ///
     /// # Errors
     /// The mistake in the value.
-    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong>;
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, ValueError>;
 
     /// A value as TOML.
     fn write(&self, value: &T) -> String;
@@ -52,7 +52,7 @@ pub trait Format<T> {
 pub struct Flag;
 
 impl Format<bool> for Flag {
-    fn read(&self, found: DocumentValue<'_>) -> Result<bool, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<bool, ValueError> {
         match found.value.get_ref() {
             DeValue::Boolean(flag) => Ok(*flag),
             _ => Err(found.must_be("true or false")),
@@ -72,7 +72,7 @@ impl Format<bool> for Flag {
 pub struct Number(pub u64, pub u64);
 
 impl<T: TryFrom<u64> + Display> Format<T> for Number {
-    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, ValueError> {
         let Number(min, max) = self;
         let DeValue::Integer(number) = found.value.get_ref() else {
             return Err(found.must_be("a whole number"));
@@ -96,7 +96,7 @@ impl<T: TryFrom<u64> + Display> Format<T> for Number {
 pub struct Text<T>(pub fn(&str) -> Result<T, String>);
 
 impl<T: Display> Format<T> for Text<T> {
-    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, ValueError> {
         (self.0)(found.string()?).map_err(|why| found.bad(why))
     }
 
@@ -113,7 +113,7 @@ impl<T: Display> Format<T> for Text<T> {
 pub struct File;
 
 impl Format<PathBuf> for File {
-    fn read(&self, found: DocumentValue<'_>) -> Result<PathBuf, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<PathBuf, ValueError> {
         match found.string()? {
             "" => Err(found.bad("must not be empty")),
             path => Ok(found.document.base.join(path)),
@@ -133,7 +133,7 @@ impl Format<PathBuf> for File {
 pub struct OneOf;
 
 impl<T: Choice> Format<T> for OneOf {
-    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, ValueError> {
         choose(found.string()?).map_err(|why| found.bad(why))
     }
 
@@ -150,7 +150,7 @@ impl<T: Choice> Format<T> for OneOf {
 pub struct FlagOr;
 
 impl<T: Choice> Format<T> for FlagOr {
-    fn read(&self, found: DocumentValue<'_>) -> Result<T, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<T, ValueError> {
         let text = match found.value.get_ref() {
             DeValue::Boolean(true) => "true",
             DeValue::Boolean(false) => "false",
@@ -195,7 +195,7 @@ impl<F> ListFormat<F> {
 }
 
 impl<T, F: Format<T>> Format<Vec<T>> for ListFormat<F> {
-    fn read(&self, found: DocumentValue<'_>) -> Result<Vec<T>, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<Vec<T>, ValueError> {
         let numbers = match self.item.shape() {
             Shape::Number(min, max) => Some((min, max)),
             _ => None,
@@ -214,9 +214,12 @@ impl<T, F: Format<T>> Format<Vec<T>> for ListFormat<F> {
             (None, DeValue::String(_)) => self.item.read(item),
             (None, _) => Err(item.must_be(wanted)),
         };
-        let list = items.into_iter().map(read).collect::<Result<Vec<T>, Wrong>>()?;
+        let list = items.into_iter().map(read).collect::<Result<Vec<T>, ValueError>>()?;
         if list.is_empty() && !self.may_be_empty {
-            return Err(Wrong { at: None, why: " must have at least one item, or be left out".to_owned() });
+            return Err(ValueError {
+                at: None,
+                why: " must have at least one item, or be left out".to_owned(),
+            });
         }
         Ok(list)
     }
@@ -238,7 +241,7 @@ pub type Users = BTreeMap<String, Setting<Access>>;
 pub struct AccessList;
 
 impl Format<Users> for AccessList {
-    fn read(&self, found: DocumentValue<'_>) -> Result<Users, Wrong> {
+    fn read(&self, found: DocumentValue<'_>) -> Result<Users, ValueError> {
         let DeValue::Table(table) = found.value.get_ref() else {
             return Err(found.must_be("a table such as { ann = \"write\" }"));
         };
@@ -251,7 +254,7 @@ impl Format<Users> for AccessList {
             let value = choose(text).map_err(|why| item.bad(why))?;
             chosen.push((name, Setting { value, origin: found.document.origin(name.span().start) }));
         }
-        let wrong = |why: String| Wrong { at: None, why: format!(": {why}") };
+        let wrong = |why: String| ValueError { at: None, why: format!(": {why}") };
         let mut users = Users::new();
         for (name, access) in chosen {
             let name: &str = name.get_ref();

@@ -5,7 +5,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::document::{Document, DocumentValue, Wrong};
+use super::document::{Document, DocumentValue, ValueError};
 use super::format::Format;
 use super::nearest::hint_for_key;
 use super::setting::{ConfigError, Origin, Setting};
@@ -76,7 +76,7 @@ impl<'a> Section<'a> {
         self.layers.iter().find_map(found)
     }
 
-    fn wrong(&self, key: &str, found: DocumentValue<'_>, wrong: Wrong) -> ConfigError {
+    fn wrong(&self, key: &str, found: DocumentValue<'_>, wrong: ValueError) -> ConfigError {
         let text = format!("`{key}` in {}{}", self.title, wrong.why);
         match wrong.at {
             Some(at) => found.document.error(at, text),

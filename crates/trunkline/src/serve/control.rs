@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use admin::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, Why};
+use admin::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, RefusalKind};
 use admin::open_files::ClosedState;
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
@@ -137,7 +137,7 @@ impl Control {
     /// Applies a changed configuration and stores it. If one of the two fails, neither is done.
     fn take(&self, current: &mut ServedConfig, edited: Edited) -> Result<(), Refusal> {
         let before = Arc::clone(&current.plan);
-        self.serve(current, edited.config.clone()).map_err(|why| Refusal::new(Why::Bad, why))?;
+        self.serve(current, edited.config.clone()).map_err(|why| Refusal::new(RefusalKind::Bad, why))?;
         if let Err(refusal) = edited.keep(&self.state) {
             current.plan = before;
             if let Err(why) = self.server.apply(&current.plan) {
@@ -180,7 +180,7 @@ impl Control {
             return Ok(());
         }
         let text = format!("share `{name}` is in use: {used}; --force deletes it anyway");
-        Err(Refusal::new(Why::Conflict, text))
+        Err(Refusal::new(RefusalKind::Conflict, text))
     }
 }
 
@@ -348,7 +348,7 @@ impl Controlled for Control {
         // early.
         if kind == Kind::Account && matches!(change.what, ChangeAction::Create { .. }) {
             let forgotten = self.state.store().remove_account_keys(&name);
-            forgotten.map_err(|why| Refusal::new(Why::Failed, why.to_string()))?;
+            forgotten.map_err(|why| Refusal::new(RefusalKind::Failed, why.to_string()))?;
         }
         let path_of =
             |plan: &ServePlan| plan.config.shares.get(&name.to_lowercase()).map(|it| it.path.value.clone());
@@ -381,7 +381,7 @@ impl Controlled for Control {
 
     fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {
         let closed = self.server.close_open(close_id);
-        let closed = closed.ok_or_else(|| Refusal::new(Why::NotFound, "it is not open any more"))?;
+        let closed = closed.ok_or_else(|| Refusal::new(RefusalKind::NotFound, "it is not open any more"))?;
         let ClosedState { protocol, share, path, user, opens, lock_owners, delegations } = &closed;
         tracing::info!(
             close_id,
@@ -652,7 +652,7 @@ mod tests {
             assert!(bad.is_empty() || !why.contains(bad), "{why}");
         }
         assert_eq!(control.close_open("smb-1-2").unwrap().opens, 1);
-        assert_eq!(control.close_open("smb-1-3").unwrap_err().why, Why::NotFound);
+        assert_eq!(control.close_open("smb-1-3").unwrap_err().why, RefusalKind::NotFound);
     }
 
     fn share(name: &str, what: ChangeAction) -> Change {
@@ -689,7 +689,10 @@ mod tests {
             ("bad", path("bad"), "bad"),
         ] {
             let refusal = create(name, at).unwrap_err();
-            assert!(refusal.why == Why::Bad && refusal.text.starts_with("`path` of share") | (name == "bad"));
+            assert!(
+                refusal.why == RefusalKind::Bad
+                    && refusal.text.starts_with("`path` of share") | (name == "bad")
+            );
             assert!(refusal.text.contains(wanted), "{refusal}");
             assert_eq!((kept(), control.plan().share_names()), (None, vec!["busy".to_owned()]));
         }
@@ -706,7 +709,7 @@ mod tests {
         std::fs::write(dir.path().join("state/changes.toml"), format!("{text}\n# mine\n")).unwrap();
         let set = || control.change(share("more", ChangeAction::Set { settings: settings("comment", "x") }));
         let refusal = set().unwrap_err();
-        assert!(refusal.why == Why::Conflict && refusal.text.contains("was edited"), "{refusal}");
+        assert!(refusal.why == RefusalKind::Conflict && refusal.text.contains("was edited"), "{refusal}");
         control.reload().unwrap();
         assert_eq!(set().unwrap().object.unwrap().settings["comment"], "x");
         assert_eq!(control.objects(Kind::Share).len(), 2);
@@ -731,7 +734,7 @@ mod tests {
         let text = format!("{BUSY}[share.b]\npath = \"b\"\nusers = {{ '*' = \"read\" }}\n");
         let (control, told) = control(dir.path(), &text);
         let refusal = control.change(share("BUSY", ChangeAction::Delete { force: false })).unwrap_err();
-        assert_eq!(refusal.why, Why::Conflict);
+        assert_eq!(refusal.why, RefusalKind::Conflict);
         assert!(refusal.text.starts_with("share `busy` is in use: 1 connection over SMB"), "{refusal}");
         assert!(told.lock().unwrap().is_empty());
         control.change(share("BUSY", ChangeAction::Delete { force: true })).unwrap();

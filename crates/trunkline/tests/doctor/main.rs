@@ -91,13 +91,13 @@ fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() 
         let (status, report, said) = examine(&server.program, &format!("{target} --quick"));
         assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
         assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
-        let facts = &report["targets"][0]["facts"];
-        assert_eq!(facts["stopped"], Value::Null, "{facts:#}");
-        assert_eq!(facts["route"]["addresses"][0]["scope"], "loopback");
-        assert_eq!(facts["transport"]["connect"]["lost"], 0);
-        assert_eq!(facts["protocol"]["protocol"], protocol);
-        assert_eq!(facts["connections"]["got"], 4, "{facts:#}");
-        let runs = facts["data"]["runs"].as_array().unwrap();
+        let measurements = &report["targets"][0]["facts"];
+        assert_eq!(measurements["stopped"], Value::Null, "{measurements:#}");
+        assert_eq!(measurements["route"]["addresses"][0]["scope"], "loopback");
+        assert_eq!(measurements["transport"]["connect"]["lost"], 0);
+        assert_eq!(measurements["protocol"]["protocol"], protocol);
+        assert_eq!(measurements["connections"]["got"], 4, "{measurements:#}");
+        let runs = measurements["data"]["runs"].as_array().unwrap();
         for (work, connections) in [("write", 1), ("write", 4), ("read", 1), ("read", 2), ("read", 4)] {
             let is_it = |run: &&Value| run["work"] == work && run["connections"] == connections;
             assert!(runs.iter().find(is_it).unwrap()["mib_s"].as_f64().unwrap() > 0.0, "{runs:#?}");
@@ -105,9 +105,9 @@ fn a_server_is_examined_layer_by_layer_over_both_protocols_and_left_as_it_was() 
         let depths: Vec<_> =
             runs.iter().filter(|it| it["work"] == "small_read").map(|it| &it["depth"]).collect();
         assert_eq!(depths, [1, 8, 64]);
-        assert_eq!(facts["metadata"]["operations"].as_array().unwrap().len(), 5, "{facts:#}");
-        assert!(facts["metadata"]["list_names_per_s"].as_f64().unwrap() > 0.0, "{facts:#}");
-        assert_eq!(facts["left_behind"], Value::Null);
+        assert_eq!(measurements["metadata"]["operations"].as_array().unwrap().len(), 5, "{measurements:#}");
+        assert!(measurements["metadata"]["list_names_per_s"].as_f64().unwrap() > 0.0, "{measurements:#}");
+        assert_eq!(measurements["left_behind"], Value::Null);
         assert!(server.files().is_empty(), "{:?}", server.files());
     }
 }
@@ -117,10 +117,10 @@ fn a_server_that_grants_few_credits_is_examined_to_its_end() {
     let server = DoctorTestServer::start("[server.testing]\nmax_credits = 2", "");
     let (status, report, said) = examine(&server.program, &format!("{} --quick", server.smb()));
     assert_eq!((status, said.as_str()), (0, ""), "{report:#}");
-    let facts = &report["targets"][0]["facts"];
-    assert_eq!(facts["stopped"], Value::Null, "{facts:#}");
-    assert!(facts["protocol"]["credits"].as_u64().unwrap() < 64, "{facts:#}");
-    assert_eq!(facts["metadata"]["operations"].as_array().unwrap().len(), 5, "{facts:#}");
+    let measurements = &report["targets"][0]["facts"];
+    assert_eq!(measurements["stopped"], Value::Null, "{measurements:#}");
+    assert!(measurements["protocol"]["credits"].as_u64().unwrap() < 64, "{measurements:#}");
+    assert_eq!(measurements["metadata"]["operations"].as_array().unwrap().len(), 5, "{measurements:#}");
     assert!(server.files().is_empty(), "{:?}", server.files());
 }
 
@@ -217,8 +217,8 @@ fn a_low_bound_is_no_reason_to_end_early() {
     let server = DoctorTestServer::start("", "");
     let (status, report, _) =
         examine(&server.program, &format!("{} --quick --max-rate 1m --max-iops 20", server.smb()));
-    let facts = &report["targets"][0]["facts"];
-    assert_eq!((status, &facts["stopped"]), (0, &Value::Null), "{facts:#}");
+    let measurements = &report["targets"][0]["facts"];
+    assert_eq!((status, &measurements["stopped"]), (0, &Value::Null), "{measurements:#}");
     assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
 }
 
@@ -341,9 +341,9 @@ fn a_server_far_away_is_left_as_it_was() {
     for target in [server.smb(), server.nfs()] {
         let (_peer, target) = through(&target, |port| FaultyPeer::distant(port, Duration::from_millis(130)));
         let (_, report, _) = examine(&server.program, &format!("{target} --quick"));
-        let facts = &report["targets"][0]["facts"];
-        assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
-        assert_eq!(facts["transport"]["connect"]["lost"], 0);
+        let measurements = &report["targets"][0]["facts"];
+        assert_eq!(measurements["left_behind"], Value::Null, "{measurements:#}");
+        assert_eq!(measurements["transport"]["connect"]["lost"], 0);
         assert!(server.files().is_empty(), "{:?}", server.files());
     }
 }
@@ -355,13 +355,17 @@ fn a_very_slow_way_is_not_called_a_server_that_stalls() {
         // Half a Mbit/s.
         let (_peer, target) = through(&target, |port| FaultyPeer::narrow(port, 62_500.0));
         let (_, report, _) = examine(&server.program, &format!("{target} --quick"));
-        let facts = &report["targets"][0]["facts"];
-        assert_ne!(facts["stopped"]["stalled"], true, "{facts:#}");
-        let runs = facts["data"]["runs"].as_array().unwrap();
-        assert!(runs.iter().any(|it| it["operations"].as_u64().unwrap() > 0), "{facts:#}");
+        let measurements = &report["targets"][0]["facts"];
+        assert_ne!(measurements["stopped"]["stalled"], true, "{measurements:#}");
+        let runs = measurements["data"]["runs"].as_array().unwrap();
+        assert!(runs.iter().any(|it| it["operations"].as_u64().unwrap() > 0), "{measurements:#}");
         assert!(report["took_s"].as_f64().unwrap() < TAKES_S, "{report:#}");
-        assert_eq!(server.files().len(), usize::from(facts["left_behind"] != Value::Null), "{facts:#}");
-        assert_eq!(facts["left_behind"], Value::Null, "{facts:#}");
+        assert_eq!(
+            server.files().len(),
+            usize::from(measurements["left_behind"] != Value::Null),
+            "{measurements:#}"
+        );
+        assert_eq!(measurements["left_behind"], Value::Null, "{measurements:#}");
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) struct RawEvent {
     pub mask: u64,
     pub pid: i32,
     /// The directory and name of the event, unless it is a rename in one event.
-    pub place: Option<FidAndName>,
+    pub parent_and_name: Option<FidAndName>,
     /// The old name of a rename, if its directory is watched.
     pub old: Option<FidAndName>,
     /// The new name of a rename, if its directory is watched.
@@ -51,10 +51,10 @@ impl RawEvent {
             return None;
         }
         let mut records = Cursor::new(bytes.get(metadata..len)?);
-        let mut event = RawEvent { len, mask, pid, place: None, old: None, new: None };
+        let mut event = RawEvent { len, mask, pid, parent_and_name: None, old: None, new: None };
         while let Some((kind, record)) = next_record(&mut records) {
             match kind {
-                libc::FAN_EVENT_INFO_TYPE_DFID_NAME => event.place = named(record),
+                libc::FAN_EVENT_INFO_TYPE_DFID_NAME => event.parent_and_name = named(record),
                 libc::FAN_EVENT_INFO_TYPE_OLD_DFID_NAME => event.old = named(record),
                 libc::FAN_EVENT_INFO_TYPE_NEW_DFID_NAME => event.new = named(record),
                 _ => {}
@@ -127,9 +127,9 @@ mod tests {
         let bytes = made();
         let seen = RawEvent::parse(&bytes).unwrap();
         assert_eq!((seen.len, seen.mask, seen.pid), (bytes.len(), libc::FAN_CREATE, 77));
-        let (place, name) = seen.place.unwrap();
-        assert_eq!(place.file_system, 5);
-        assert_eq!(&*place.handle.bytes, b"12345678");
+        let (parent_and_name, name) = seen.parent_and_name.unwrap();
+        assert_eq!(parent_and_name.file_system, 5);
+        assert_eq!(&*parent_and_name.handle.bytes, b"12345678");
         assert_eq!(name.unwrap().as_bytes(), b"a");
         assert_eq!((seen.old, seen.new), (None, None));
     }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_rename_is_read_with_both_names() {
         let seen = RawEvent::parse(&renamed()).unwrap();
-        assert_eq!((seen.mask, &seen.place), (libc::FAN_RENAME, &None));
+        assert_eq!((seen.mask, &seen.parent_and_name), (libc::FAN_RENAME, &None));
         assert_eq!(seen.old.unwrap().1.unwrap().as_bytes(), b"a");
         assert_eq!(seen.new.unwrap().1.unwrap().as_bytes(), b"b");
     }

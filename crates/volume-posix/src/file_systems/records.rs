@@ -153,47 +153,47 @@ fn parsed(bytes: &[u8]) -> Option<BTreeMap<Vec<u8>, u64>> {
 mod tests {
     use super::*;
 
-    fn store(place: &tempfile::TempDir) -> OwnedFd {
+    fn store(temp_dir: &tempfile::TempDir) -> OwnedFd {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        rustix::fs::open(place.path(), flags, Mode::empty()).unwrap()
+        rustix::fs::open(temp_dir.path(), flags, Mode::empty()).unwrap()
     }
 
     #[test]
     fn a_number_that_was_given_stays_whatever_the_device_is_later() {
-        let place = tempfile::tempdir().unwrap();
-        let mut records = AssignedNumbers::open(store(&place));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let mut records = AssignedNumbers::open(store(&temp_dir));
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]), 0x2f);
         // The stored number wins, in a later process too.
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x30], &[]), 0x2f);
-        let mut later = AssignedNumbers::open(store(&place));
+        let mut later = AssignedNumbers::open(store(&temp_dir));
         assert_eq!(later.number(&[b"fuse a / x".to_vec()], &[0x31], &[]), 0x2f);
     }
 
     #[test]
     fn a_uuid_takes_over_the_number_of_where_it_was_mounted() {
-        let place = tempfile::tempdir().unwrap();
+        let temp_dir = tempfile::tempdir().unwrap();
         let [by_place, by_uuid] = [b"xfs /dev/sda1 / .".to_vec(), b"uuid 07".to_vec()];
-        let mut records = AssignedNumbers::open(store(&place));
+        let mut records = AssignedNumbers::open(store(&temp_dir));
         assert_eq!(records.number(std::slice::from_ref(&by_place), &[0x801], &[]), 0x801);
         assert_eq!(records.number(&[by_uuid.clone(), by_place.clone()], &[0x801], &[]), 0x801);
-        let mut later = AssignedNumbers::open(store(&place));
+        let mut later = AssignedNumbers::open(store(&temp_dir));
         assert_eq!((later.given(&by_uuid), later.given(&by_place)), (Some(0x801), None));
         assert_ne!(later.number(&[by_place], &[0x801], &[]), 0x801);
     }
 
     #[test]
     fn what_cannot_be_read_is_not_written_over() {
-        let place = tempfile::tempdir().unwrap();
-        std::fs::create_dir(place.path().join(FILE)).unwrap();
-        let mut records = AssignedNumbers::open(store(&place));
+        let temp_dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp_dir.path().join(FILE)).unwrap();
+        let mut records = AssignedNumbers::open(store(&temp_dir));
         records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
-        assert!(place.path().join(FILE).is_dir() && !place.path().join(UNFINISHED).exists());
+        assert!(temp_dir.path().join(FILE).is_dir() && !temp_dir.path().join(UNFINISHED).exists());
     }
 
     #[test]
     fn no_two_keys_have_one_number() {
-        let place = tempfile::tempdir().unwrap();
-        let mut records = AssignedNumbers::open(store(&place));
+        let temp_dir = tempfile::tempdir().unwrap();
+        let mut records = AssignedNumbers::open(store(&temp_dir));
         let first = records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[7]);
         let second = records.number(&[b"fuse b / y".to_vec()], &[0x2f], &[7]);
         let third = records.number(&[b"fuse c / z".to_vec()], &[7], &[7]);
@@ -208,21 +208,24 @@ mod tests {
 
     #[test]
     fn what_is_damaged_is_put_aside() {
-        let place = tempfile::tempdir().unwrap();
-        AssignedNumbers::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
-        let file = place.path().join(FILE);
+        let temp_dir = tempfile::tempdir().unwrap();
+        AssignedNumbers::open(store(&temp_dir)).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
+        let file = temp_dir.path().join(FILE);
         let whole = std::fs::read(&file).unwrap();
         for at in 0..whole.len() {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             for bytes in [&changed[..], &whole[..at]] {
                 std::fs::write(&file, bytes).unwrap();
-                assert!(AssignedNumbers::open(store(&place)).numbers.is_empty(), "{at}");
-                assert_eq!(std::fs::read(place.path().join(DAMAGED)).unwrap(), bytes, "{at}");
+                assert!(AssignedNumbers::open(store(&temp_dir)).numbers.is_empty(), "{at}");
+                assert_eq!(std::fs::read(temp_dir.path().join(DAMAGED)).unwrap(), bytes, "{at}");
                 assert!(!file.exists());
             }
         }
         std::fs::write(&file, &whole).unwrap();
-        assert_eq!(AssignedNumbers::open(store(&place)).number(&[b"fuse a / x".to_vec()], &[1], &[]), 0x2f);
+        assert_eq!(
+            AssignedNumbers::open(store(&temp_dir)).number(&[b"fuse a / x".to_vec()], &[1], &[]),
+            0x2f
+        );
     }
 }

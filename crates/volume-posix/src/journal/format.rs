@@ -144,17 +144,17 @@ fn scan(bytes: &[u8], salt: u64) -> JournalContent {
 
 /// The offset of the next complete record or end mark behind `at`, and its number.
 fn whole_behind(bytes: &[u8], at: usize, content: &JournalContent) -> Option<(usize, u32)> {
-    (at + 1..bytes.len()).find_map(|place| {
+    (at + 1..bytes.len()).find_map(|start| {
         // The largest number of records that fit between the two. An impossible number needs no checksum.
-        let most = (place - at) / PREFIX + 1;
-        let number = u32::from_le_bytes(number_at(bytes, place + 4)?);
+        let most = (start - at) / PREFIX + 1;
+        let number = u32::from_le_bytes(number_at(bytes, start + 4)?);
         let skipped = number.checked_sub(content.next)?;
         if skipped as usize > most {
             return None;
         }
-        match piece(bytes, place, content.salt)? {
-            Piece::Record { number, .. } => Some((place, number)),
-            Piece::End { number } => (place + END == bytes.len()).then_some((place, number)),
+        match piece(bytes, start, content.salt)? {
+            Piece::Record { number, .. } => Some((start, number)),
+            Piece::End { number } => (start + END == bytes.len()).then_some((start, number)),
         }
     })
 }
@@ -229,7 +229,7 @@ fn read_earlier(bytes: &[u8]) -> JournalContent {
                 at = after;
             }
             None => {
-                let next = (at + 1..bytes.len()).find(|place| earlier_record(bytes, *place).is_some());
+                let next = (at + 1..bytes.len()).find(|start| earlier_record(bytes, *start).is_some());
                 let end = next.unwrap_or(bytes.len());
                 content.damage.push(Damage { offset: at as u64, bytes: (end - at) as u64, records: None });
                 at = end;

@@ -312,11 +312,11 @@ mod tests {
 
     #[test]
     fn an_address_on_the_roots_own_file_system_is_birth_time_and_handle() {
-        let place = tempfile::tempdir().unwrap();
-        let files = place.path().join("files");
+        let temp_dir = tempfile::tempdir().unwrap();
+        let files = temp_dir.path().join("files");
         std::fs::create_dir(&files).unwrap();
         std::fs::write(files.join("f"), "text").unwrap();
-        let volume = crate::PosixVolume::open(&files, &place.path().join("beside")).unwrap();
+        let volume = crate::PosixVolume::open(&files, &temp_dir.path().join("beside")).unwrap();
         let node = volume.root.open_name(&Name::new(b"f").unwrap(), OpenHow::Read).unwrap();
         let born = [&node.born.secs.to_le_bytes()[..], &node.born.nanos.to_le_bytes()].concat();
         let handle = Handle::of(node.fd().unwrap().as_fd());

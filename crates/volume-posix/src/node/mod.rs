@@ -240,7 +240,7 @@ impl Node for PosixNode {
         self.find_address()
     }
 
-    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
+    fn parent_and_name(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
         Ok(self.find_place()?.map(|(above, name)| (Arc::new(above) as Arc<dyn Node>, name)))
     }
 

@@ -84,11 +84,11 @@ pub(super) fn at_its_place<T>(
     let mut path = Vec::new();
     let mut at = key;
     while at.inode != table.root_id.inode {
-        let Some(place) = table.place(at.inode)?.filter(|place| place.born == at.born) else {
+        let Some(location) = table.location(at.inode)?.filter(|location| location.born == at.born) else {
             return Ok(None);
         };
-        let Some(above) = key_of(table, place.parent) else { return Ok(None) };
-        path.push((at, place.name, above));
+        let Some(above) = key_of(table, location.parent) else { return Ok(None) };
+        path.push((at, location.name, above));
         at = above;
         if path.len() > MAX_DEPTH {
             return Ok(None);

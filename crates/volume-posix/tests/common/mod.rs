@@ -13,19 +13,19 @@ use volume_posix::PosixVolume;
 
 /// A volume on an empty directory of its own, and the guard that removes it.
 pub fn fresh() -> (PosixVolume, tempfile::TempDir) {
-    let place = tempfile::tempdir().unwrap();
-    std::fs::create_dir(files(&place)).unwrap();
-    (open(&place), place)
+    let temp_dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir(files(&temp_dir)).unwrap();
+    (open(&temp_dir), temp_dir)
 }
 
 /// The directory that is served.
-pub fn files(place: &tempfile::TempDir) -> PathBuf {
-    place.path().join("files")
+pub fn files(temp_dir: &tempfile::TempDir) -> PathBuf {
+    temp_dir.path().join("files")
 }
 
 /// Opens the volume of a directory, even if it is open already.
-pub fn open(place: &tempfile::TempDir) -> PosixVolume {
-    PosixVolume::open(&files(place), &place.path().join("beside")).unwrap()
+pub fn open(temp_dir: &tempfile::TempDir) -> PosixVolume {
+    PosixVolume::open(&files(temp_dir), &temp_dir.path().join("beside")).unwrap()
 }
 
 /// Makes a valid name.
@@ -68,18 +68,18 @@ pub fn again_as_nobody(filter: &str) -> Option<usize> {
         skipped("already without privileges");
         return None;
     }
-    let place = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+    let temp_dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(temp_dir.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
     // The program is copied, because the path to the build directory may be closed to others. Another
     // program copies it: a file cannot be run while a child of this process, started by another test,
     // still has it open for writing.
-    let copy = place.path().join("tests");
+    let copy = temp_dir.path().join("tests");
     let copied = Command::new("cp").arg(std::env::current_exe().unwrap()).arg(&copy).status();
     assert!(copied.is_ok_and(|status| status.success()));
     let child = Command::new(&copy)
         .args([filter, "--test-threads", "4"])
-        .env("TMPDIR", place.path())
-        .current_dir(place.path())
+        .env("TMPDIR", temp_dir.path())
+        .current_dir(temp_dir.path())
         .uid(65534)
         .gid(65534)
         .output()

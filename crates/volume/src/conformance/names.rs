@@ -302,16 +302,16 @@ pub(super) fn a_directory_knows_its_place(volume: &dyn Volume) {
     let root = volume.root().unwrap();
     let d = directory(&root, "d");
     let inner = directory(&d, "inner");
-    assert!(root.place().unwrap().is_none());
-    let (above, own) = inner.place().unwrap().unwrap();
+    assert!(root.parent_and_name().unwrap().is_none());
+    let (above, own) = inner.parent_and_name().unwrap().unwrap();
     assert_eq!((above.id(), own), (d.id(), name("inner")));
     d.rename(&name("inner"), &*root, &name("moved"), false, None).unwrap();
-    let (above, own) = inner.place().unwrap().unwrap();
+    let (above, own) = inner.parent_and_name().unwrap().unwrap();
     assert_eq!((above.id(), own), (root.id(), name("moved")));
     assert!(above.lookup(&name("d"), OpenHow::Read).is_ok());
     root.remove(&name("moved"), true, None).unwrap();
-    assert_eq!(inner.place().err(), Some(Failure::Stale));
-    assert_eq!(file(&root, "f").place().err(), Some(Failure::NotADirectory));
+    assert_eq!(inner.parent_and_name().err(), Some(Failure::Stale));
+    assert_eq!(file(&root, "f").parent_and_name().err(), Some(Failure::NotADirectory));
 }
 
 pub(super) fn special_files_are_made(volume: &dyn Volume) {

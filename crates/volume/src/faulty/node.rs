@@ -94,9 +94,9 @@ impl Node for FaultyNode {
         Ok(self.wrapped(self.inner.open_again(how)?))
     }
 
-    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
+    fn parent_and_name(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
         self.plan.apply(VolumeCall::Lookup)?;
-        Ok(self.inner.place()?.map(|(above, name)| (self.wrapped(above), name)))
+        Ok(self.inner.parent_and_name()?.map(|(above, name)| (self.wrapped(above), name)))
     }
 
     fn read(&self, at: u64, len: usize, out: &mut Vec<u8>, patience: Patience) -> Result<usize> {

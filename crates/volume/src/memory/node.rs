@@ -230,7 +230,7 @@ impl Node for MemoryNode {
         Ok(self.inode.number.to_le_bytes().to_vec())
     }
 
-    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
+    fn parent_and_name(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
         self.directory()?;
         if self.inode.number == self.volume.root.number {
             return Ok(None);

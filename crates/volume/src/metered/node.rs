@@ -179,8 +179,8 @@ impl Node for MeteredNode {
         }))
     }
 
-    fn place(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
-        Ok(self.inner.place()?.map(|(above, name)| (self.wrapped(above), name)))
+    fn parent_and_name(&self) -> Result<Option<(Arc<dyn Node>, Name)>> {
+        Ok(self.inner.parent_and_name()?.map(|(above, name)| (self.wrapped(above), name)))
     }
 
     fn range(self: Arc<Self>, at: u64, len: usize) -> Result<Option<FileRange>> {

@@ -19,7 +19,7 @@ pub(super) struct NodeIdSet {
 impl NodeIdSet {
     /// Adds a file; false if the set had it.
     pub(super) fn insert(&mut self, id: NodeId) -> bool {
-        let (run, word, bit) = place(id);
+        let (run, word, bit) = word_and_bit(id);
         let words = self.runs.entry(run).or_default();
         let is_new = words[word] & bit == 0;
         words[word] |= bit;
@@ -28,7 +28,7 @@ impl NodeIdSet {
 
     /// Removes a file; false if the set did not have it.
     pub(super) fn remove(&mut self, id: NodeId) -> bool {
-        let (run, word, bit) = place(id);
+        let (run, word, bit) = word_and_bit(id);
         let Some(words) = self.runs.get_mut(&run) else { return false };
         let was_there = words[word] & bit != 0;
         words[word] &= !bit;
@@ -37,13 +37,13 @@ impl NodeIdSet {
 
     /// Whether the set has the file.
     pub(super) fn contains(&self, id: NodeId) -> bool {
-        let (run, word, bit) = place(id);
+        let (run, word, bit) = word_and_bit(id);
         self.runs.get(&run).is_some_and(|words| words[word] & bit != 0)
     }
 }
 
 /// The run of a file, the word in the run, and the bit in the word.
-fn place(id: NodeId) -> ((u64, u64), usize, u64) {
+fn word_and_bit(id: NodeId) -> ((u64, u64), usize, u64) {
     let within = id.inode % RUN;
     ((id.device, id.inode / RUN), (within / 64) as usize, 1 << (within % 64))
 }

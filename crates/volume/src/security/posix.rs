@@ -52,7 +52,7 @@ pub enum Tag {
 }
 
 /// The translation between the host's users and groups and the identifiers in descriptors.
-pub trait Numbers {
+pub trait IdMap {
     /// The identifier of a user.
     fn user(&self, uid: u32) -> Sid;
     /// The identifier of a group.
@@ -63,9 +63,9 @@ pub trait Numbers {
 
 /// Translates the numbers themselves, as S-1-22-1 and S-1-22-2.
 #[derive(Debug, Clone, Copy)]
-pub struct PlainNumbers;
+pub struct PlainIdMap;
 
-impl Numbers for PlainNumbers {
+impl IdMap for PlainIdMap {
     fn user(&self, uid: u32) -> Sid {
         Sid::unix_user(uid)
     }
@@ -176,7 +176,7 @@ pub fn from_posix(
     owner: Sid,
     group: Sid,
     is_directory: bool,
-    numbers: &dyn Numbers,
+    numbers: &dyn IdMap,
 ) -> Descriptor {
     let mut made = from_mode(list.mode, owner, group, is_directory);
     let here = entries(&list.access, owner, group, AceFlags::empty(), is_directory, numbers);
@@ -209,7 +209,7 @@ fn entries(
     group: Sid,
     flags: AceFlags,
     is_directory: bool,
-    numbers: &dyn Numbers,
+    numbers: &dyn IdMap,
 ) -> Vec<Ace> {
     let mask = list.iter().find(|entry| entry.tag == Tag::Mask).map_or(7, |entry| entry.bits);
     let has = |entry: &PosixEntry| match entry.tag {
@@ -256,7 +256,7 @@ pub fn posix_of(
     is_directory: bool,
     mode: u32,
     runs: bool,
-    numbers: &dyn Numbers,
+    numbers: &dyn IdMap,
 ) -> (PosixAcl, bool) {
     let Some(dacl) = &descriptor.dacl else {
         return (PosixAcl { mode, ..PosixAcl::default() }, true);
@@ -322,7 +322,7 @@ fn whole([owner, group, others]: [u16; 3], mut named: Vec<PosixEntry>) -> Vec<Po
 }
 
 /// The tag and number in a POSIX list that an identifier means.
-fn tag_of(sid: &Sid, of: &Descriptor, numbers: &dyn Numbers) -> Option<(Tag, u32)> {
+fn tag_of(sid: &Sid, of: &Descriptor, numbers: &dyn IdMap) -> Option<(Tag, u32)> {
     let owner = [Some(well_known::CREATOR_OWNER), Some(well_known::OWNER_RIGHTS), of.owner];
     if EVERYBODY.contains(sid) {
         Some((Tag::Others, NOBODY))
@@ -390,7 +390,7 @@ mod tests {
             ];
             let mode = u32::from(digit(0)) << 6 | u32::from(digit(3)) << 3 | u32::from(digit(4));
             let acl = PosixAcl { mode, access: list.to_vec(), default: Vec::new() };
-            let made = from_posix(&acl, Sid::unix_user(OWNER), Sid::unix_group(GROUP), true, &PlainNumbers);
+            let made = from_posix(&acl, Sid::unix_user(OWNER), Sid::unix_group(GROUP), true, &PlainIdMap);
             for (uid, groups) in [
                 (OWNER, &[GROUP, 66][..]),
                 (1001, &[GROUP]),

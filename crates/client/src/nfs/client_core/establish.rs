@@ -15,7 +15,7 @@ use nfs_wire::rpc::AuthSys;
 use nfs_wire::types::Identity;
 use nfs_wire::xdr::List;
 
-use super::{About, ClientCore};
+use super::{ClientCore, ServerIdentity};
 use crate::Error;
 use crate::error::Result;
 use crate::nfs::callback::{BACK_SLOTS, CB_PROGRAM};
@@ -103,7 +103,7 @@ impl ClientCore {
         };
         let answer = self.bare(&Args::ExchangeId(args)).await?;
         let client: exchange_id::ResOk<'_> = result_of!(answer.results(), ExchangeId)?;
-        let about = About {
+        let about = ServerIdentity {
             owner: client.server_owner.major_id.0.to_vec(),
             minor_owner: client.server_owner.minor_id,
             scope: client.server_scope.0.to_vec(),

@@ -44,7 +44,7 @@ pub(crate) struct ClientCore {
     /// Whether the lease was renewed since the last check.
     pub(super) renewed: AtomicBool,
     pub(super) flags: AtomicU32,
-    pub(crate) about: Mutex<About>,
+    pub(crate) about: Mutex<ServerIdentity>,
     pub(super) lease_time_s: AtomicU32,
     /// The intended number of connections.
     pub(super) wanted: AtomicUsize,
@@ -53,7 +53,7 @@ pub(crate) struct ClientCore {
 
 /// The identity that a server states (RFC 8881 18.35).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct About {
+pub struct ServerIdentity {
     /// The major owner. Servers of one major and one minor owner share sessions.
     pub owner: Vec<u8>,
     /// The minor owner.
@@ -75,8 +75,8 @@ impl ClientCore {
     pub(super) async fn begin(&self) -> Result<()> {
         let session = self.establish(&mut *self.known.lock().await).await?;
         self.set_session(Some(session));
-        for place in self.channels.free_places(self.options.connections) {
-            self.reconnect(place).await?;
+        for index in self.channels.free_places(self.options.connections) {
+            self.reconnect(index).await?;
         }
         self.learn().await
     }
@@ -112,12 +112,12 @@ impl ClientCore {
         self.channels.free_places(self.wanted.load(Ordering::Relaxed))
     }
 
-    /// Opens the connection at `place` again. Its first SEQUENCE binds it to the session, but not to the back
+    /// Opens the connection at `index` again. Its first SEQUENCE binds it to the session, but not to the back
     /// channel, which the server needs if the previous connection of the back channel is lost (RFC 8881
     /// 2.10.3.1).
-    pub(super) async fn reconnect(&self, place: usize) -> Result<()> {
+    pub(super) async fn reconnect(&self, index: usize) -> Result<()> {
         let responder = self.responder.clone();
-        let channel = BoundConnection::connect(self.address, place, &self.options, responder).await?;
+        let channel = BoundConnection::connect(self.address, index, &self.options, responder).await?;
         if let Some(session) = self.session().ok().filter(|session| session.has_back_channel) {
             // A lost session is created again, with a back channel, by the next request in it.
             let binding = self.bind(&session, &channel);
@@ -199,8 +199,8 @@ async fn keep(client: Weak<ClientCore>) {
         let Some(client) = client.upgrade() else { return };
         // RFC 8881 8.4.2.1: a server that has restarted waits a lease for reclaims.
         pause = (pause * 2).min(client.lease() / 3).min(LONGEST);
-        for place in client.free_places() {
-            match client.reconnect(place).await {
+        for index in client.free_places() {
+            match client.reconnect(index).await {
                 Ok(()) => pause = after,
                 Err(error) => client.channels.set_failure(error),
             }

@@ -38,17 +38,17 @@ const SELDOM: u32 = 1024;
 
 /// The parameters of trials.
 #[derive(Debug, Clone, Copy)]
-struct Manner {
+struct TrialParameters {
     /// More channels must move this many times as much to be worth it.
     gain: f64,
     /// The windows between two trials at first. Each failure doubles them.
     soon: u32,
 }
 
-const WITH_MUCH: Manner = Manner { gain: 1.15, soon: 4 };
+const WITH_MUCH: TrialParameters = TrialParameters { gain: 1.15, soon: 4 };
 /// A small amount must be limited by its path. A second core of the server that makes it a little faster is
 /// not worth the system calls, and a trial costs some too.
-const WITH_LITTLE: Manner = Manner { gain: 1.5, soon: 16 };
+const WITH_LITTLE: TrialParameters = TrialParameters { gain: 1.5, soon: 16 };
 
 /// Decides how many channels are used.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ pub(super) struct Tuner {
 }
 
 impl Tuner {
-    fn new(width: usize, channels: usize, manner: Manner) -> Tuner {
+    fn new(width: usize, channels: usize, manner: TrialParameters) -> Tuner {
         Tuner {
             width: AtomicUsize::new(width),
             under_way: AtomicU64::new(0),
@@ -178,7 +178,7 @@ impl Tuner {
 #[derive(Debug)]
 struct Judge {
     channels: usize,
-    manner: Manner,
+    manner: TrialParameters,
     /// The width outside of trials.
     width: usize,
     /// The rate of the last window with that width.
@@ -203,7 +203,7 @@ struct Trial {
 }
 
 impl Judge {
-    fn new(width: usize, channels: usize, manner: Manner) -> Judge {
+    fn new(width: usize, channels: usize, manner: TrialParameters) -> Judge {
         Judge {
             channels,
             manner,

@@ -42,7 +42,7 @@ pub(crate) struct FrameReplies<const N: usize> {
 
 /// The terms of the requests of a frame, whichever channel they take.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Terms {
+pub(crate) struct RequestOptions {
     pub(crate) tree_id: u32,
     /// The least protection.
     pub(crate) at_least: Protection,
@@ -74,7 +74,7 @@ impl SessionInner {
         parts: [FrameRequest<'_>; N],
         again: bool,
     ) -> Result<FrameReplies<N>> {
-        let terms = Terms { tree_id, at_least, again };
+        let terms = RequestOptions { tree_id, at_least, again };
         let mut replayed = false;
         match self.carry(terms, parts, &mut replayed).await {
             Err(Error::Credits { granted, .. }) if granted > 0 => {
@@ -90,7 +90,7 @@ impl SessionInner {
     /// is set when the server may have seen it on a lost channel.
     pub(crate) async fn carry<const N: usize>(
         &self,
-        terms: Terms,
+        terms: RequestOptions,
         parts: [FrameRequest<'_>; N],
         replayed: &mut bool,
     ) -> Result<[Reply; N]> {
@@ -137,7 +137,7 @@ impl SessionInner {
     async fn attempt<const N: usize>(
         &self,
         chosen: &Chosen<'_>,
-        terms: Terms,
+        terms: RequestOptions,
         parts: [FrameRequest<'_>; N],
         is_replay: bool,
         posted: &mut bool,

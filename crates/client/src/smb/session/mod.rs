@@ -239,8 +239,8 @@ impl Session {
 
     /// Limits the connection at an index of [`Session::channels`] to `rate` bytes per second in each
     /// direction, or lifts the limit.
-    pub fn pace(&self, place: usize, rate: Option<u64>) {
-        self.inner.channels.pace(place, rate);
+    pub fn pace(&self, index: usize, rate: Option<u64>) {
+        self.inner.channels.pace(index, rate);
     }
 
     /// The number of connections lost so far.

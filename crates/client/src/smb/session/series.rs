@@ -13,7 +13,7 @@ use smb_wire::{
     set_info, write,
 };
 
-use super::call::{FrameReplies, Terms};
+use super::call::{FrameReplies, RequestOptions};
 use crate::Error;
 use crate::error::Result;
 use crate::smb::buffer::Reply;
@@ -24,7 +24,7 @@ use crate::smb::session::state::SessionInner;
 /// The requests of one frame.
 pub(crate) struct Series<'a> {
     session: &'a SessionInner,
-    terms: Terms,
+    terms: RequestOptions,
     /// The bytes that the credits cover in one request, as far as is known.
     room: u32,
     /// Whether the server may have seen the frame on a lost channel.
@@ -45,7 +45,12 @@ fn paid(credits: u32) -> u32 {
 impl<'a> Series<'a> {
     /// A series on connections of which one has granted no more than `granted` credits. `was_seen` says that
     /// the server may have seen the frame on a lost channel.
-    pub(crate) fn new(session: &'a SessionInner, terms: Terms, granted: u32, was_seen: bool) -> Series<'a> {
+    pub(crate) fn new(
+        session: &'a SessionInner,
+        terms: RequestOptions,
+        granted: u32,
+        was_seen: bool,
+    ) -> Series<'a> {
         let (room, replayed) = (paid(granted), was_seen);
         Series { session, terms, room, was_seen, replayed, file_id: None, is_open: false }
     }
@@ -135,7 +140,7 @@ impl<'a> Series<'a> {
         // The server recognises it by its CreateGuid (MS-SMB2 3.3.5.9.10). Without it, an open whose reply is
         // lost would stay behind.
         let is_named = contexts.iter().any(|it| matches!(it, RequestContext::DurableHandleRequestV2 { .. }));
-        let terms = Terms { again: self.terms.again || is_named, ..self.terms };
+        let terms = RequestOptions { again: self.terms.again || is_named, ..self.terms };
         let asked = create::Request { contexts: Contexts::Requests(&contexts), ..asked };
         let reply = self.carry_by(terms, FrameRequest { body: &|out| asked.write(out), ..part }).await?;
         if reply.status().is_success() {
@@ -150,7 +155,7 @@ impl<'a> Series<'a> {
         self.carry_by(self.terms, part).await
     }
 
-    async fn carry_by(&mut self, terms: Terms, part: FrameRequest<'_>) -> Result<Reply> {
+    async fn carry_by(&mut self, terms: RequestOptions, part: FrameRequest<'_>) -> Result<Reply> {
         let mut replayed = self.was_seen;
         let carried = self.session.carry(terms, [part], &mut replayed).await;
         self.replayed |= replayed;
@@ -267,7 +272,8 @@ impl<'a> Series<'a> {
         let mut replayed = false;
         let body = |out: &mut Vec<u8>| request.write(out);
         let part = FrameRequest { command: SmbCommand::Close, payload: 0, body: &body };
-        let carried = self.session.carry(Terms { again: true, ..self.terms }, [part], &mut replayed).await;
+        let carried =
+            self.session.carry(RequestOptions { again: true, ..self.terms }, [part], &mut replayed).await;
         (self.replayed, self.is_open) = (self.replayed || replayed, false);
         let [reply] = carried?;
         if replayed && reply.status() == NtStatus::FILE_CLOSED {

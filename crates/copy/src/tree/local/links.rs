@@ -12,8 +12,8 @@ use rustix::fs::{AtFlags, CWD, utimensat};
 use super::{Local, times};
 use crate::error::{Fault, FileResult};
 use crate::sidecar::{Owner, OwnerId};
-use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
+use crate::tree::target_attributes::TargetAttributes;
 
 impl Local {
     pub(in crate::tree) async fn read_link(&self, path: &str) -> FileResult<Option<Link>> {
@@ -38,8 +38,8 @@ impl Local {
     pub(crate) async fn follow(&self, path: &str) -> FileResult<(String, Attributes)> {
         let real = self.real(path).await?;
         let at = real.clone();
-        let facts = in_pool(move || fs::metadata(at).map(|known| Attributes::from(&known))).await?;
-        Ok((real, facts))
+        let attributes = in_pool(move || fs::metadata(at).map(|known| Attributes::from(&known))).await?;
+        Ok((real, attributes))
     }
 
     /// The path of `path` without any link in it.
@@ -64,7 +64,7 @@ impl Local {
         path: &str,
         part: &str,
         link: &Link,
-        like: &Like,
+        like: &TargetAttributes,
     ) -> FileResult<LinkMade> {
         let (at, part, link, like) = (self.path(path), self.path(part), link.clone(), *like);
         let putting = move || {
@@ -104,7 +104,7 @@ impl Local {
 }
 
 /// Sets the owner and the time of a link.
-fn settle(part: &Path, link: &Link, like: &Like) -> std::io::Result<LinkMade> {
+fn settle(part: &Path, link: &Link, like: &TargetAttributes) -> std::io::Result<LinkMade> {
     let mut made = LinkMade::Yes;
     if let Some(owner) = &link.owner {
         match (owner.user.number(false), owner.group.number(true)) {

@@ -16,12 +16,12 @@ use client::remote::local::{in_pool, read_all};
 use client::remote::{Attributes, HostFile, MODE, RemoteFile, SPECIAL};
 use rustix::fs::{Timespec, Timestamps, UTIME_OMIT, futimens};
 
-use crate::Keep;
+use crate::PreservedParts;
 use crate::error::{Fault, FileResult};
 use crate::sidecar::{Sidecar, SidecarOutcome};
 use crate::tree::File;
-use crate::tree::facts::Fetched;
-use crate::tree::like::Like;
+use crate::tree::listing::Fetched;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// A directory of this host, or a file until it has been looked at.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ fn no_link(options: &mut OpenOptions) -> &mut OpenOptions {
     options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits() as i32)
 }
 
-fn settle(file: &fs::File, like: &Like) -> io::Result<()> {
+fn settle(file: &fs::File, like: &TargetAttributes) -> io::Result<()> {
     let mode = match like.mode {
         // acl(5): the permission bits are now those of the access list.
         Some(mode) if like.has_list && mode & SPECIAL != 0 => {
@@ -65,7 +65,7 @@ fn settle(file: &fs::File, like: &Like) -> io::Result<()> {
 }
 
 /// Opens the new or emptied file `path` to write.
-fn create(path: &Path, like: &Like) -> io::Result<fs::File> {
+fn create(path: &Path, like: &TargetAttributes) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(like.first_mode(0o666));
     no_link(&mut options).open(path)
@@ -102,7 +102,7 @@ impl Local {
         Some(name)
     }
 
-    pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> FileResult<()> {
+    pub(super) async fn settle_directory(&self, path: &str, like: &TargetAttributes) -> FileResult<()> {
         let (at, like) = (self.path(path), *like);
         Ok(in_pool(move || settle(&fs::File::open(at)?, &like)).await?)
     }
@@ -112,12 +112,18 @@ impl Local {
         let fetching = move || {
             let file = no_link(OpenOptions::new().read(true)).open(at)?;
             let content = read_all(&file, 0, length)?;
-            Ok(Fetched { content, facts: Attributes::from(&file.metadata()?), has_streams: false })
+            Ok(Fetched { content, attributes: Attributes::from(&file.metadata()?), has_streams: false })
         };
         Ok(in_pool(fetching).await?)
     }
 
-    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> FileResult<()> {
+    pub(super) async fn put(
+        &self,
+        path: &str,
+        part: &str,
+        content: &Bytes,
+        like: &TargetAttributes,
+    ) -> FileResult<()> {
         let (at, part, content, like) = (self.path(path), self.path(part), content.clone(), *like);
         let putting = move || {
             let made = (|| {
@@ -135,7 +141,13 @@ impl Local {
         Ok(in_pool(putting).await?)
     }
 
-    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> FileResult<()> {
+    pub(super) async fn finish(
+        &self,
+        file: File,
+        part: &str,
+        path: &str,
+        like: &TargetAttributes,
+    ) -> FileResult<()> {
         let RemoteFile::Local(file) = file.file else { return Err(Fault::other_side()) };
         let (at, part, like) = (self.path(path), self.path(part), *like);
         let finishing = move || {
@@ -145,7 +157,7 @@ impl Local {
         Ok(in_pool(finishing).await?)
     }
 
-    pub(super) async fn sidecar(&self, path: &str, keep: &Keep) -> FileResult<Sidecar> {
+    pub(super) async fn sidecar(&self, path: &str, keep: &PreservedParts) -> FileResult<Sidecar> {
         let (at, keep) = (self.path(path), *keep);
         Ok(in_pool(move || sidecar::read(&fs::File::open(at)?, &keep)).await?)
     }
@@ -154,7 +166,7 @@ impl Local {
         &self,
         path: &str,
         sidecar: &Sidecar,
-        keep: &Keep,
+        keep: &PreservedParts,
     ) -> FileResult<SidecarOutcome> {
         let (at, sidecar, keep) = (self.path(path), sidecar.clone(), *keep);
         Ok(in_pool(move || sidecar::write(&fs::File::open(at)?, &sidecar, &keep)).await?)

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
 use rustix::io::Errno;
 
-use crate::Keep;
+use crate::PreservedParts;
 use crate::sidecar::{List, Lost, Owner, OwnerId, Sidecar, SidecarOutcome, Xattr};
 use volume::security::posix::{PosixAcl, encode, parse};
 
@@ -21,7 +21,7 @@ const DEFAULT: &str = "system.posix_acl_default";
 const LONGEST: usize = 64 * 1024;
 
 /// Reads the sidecar data of a file or directory.
-pub(in crate::tree) fn read(file: &fs::File, keep: &Keep) -> io::Result<Sidecar> {
+pub(in crate::tree) fn read(file: &fs::File, keep: &PreservedParts) -> io::Result<Sidecar> {
     let mut found = Sidecar::default();
     let known = file.metadata()?;
     if keep.owners || keep.lists {
@@ -47,7 +47,11 @@ pub(in crate::tree) fn read(file: &fs::File, keep: &Keep) -> io::Result<Sidecar>
 }
 
 /// Sets the sidecar data of another file. Returns what this host cannot hold.
-pub(in crate::tree) fn write(file: &fs::File, found: &Sidecar, keep: &Keep) -> io::Result<SidecarOutcome> {
+pub(in crate::tree) fn write(
+    file: &fs::File,
+    found: &Sidecar,
+    keep: &PreservedParts,
+) -> io::Result<SidecarOutcome> {
     let SidecarOutcome { mut list, owner: mut has_owner, mut lost } = SidecarOutcome::default();
     let known = file.metadata()?;
     if keep.owners

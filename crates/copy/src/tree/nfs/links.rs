@@ -5,8 +5,8 @@ use client::nfs::{NfsStat, Security, has_no_links};
 use super::{Nfs, time};
 use crate::error::FileResult;
 use crate::name::split;
-use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
+use crate::tree::target_attributes::TargetAttributes;
 
 impl Nfs {
     pub(in crate::tree) async fn read_link(&self, path: &str) -> FileResult<Option<Link>> {
@@ -20,7 +20,7 @@ impl Nfs {
         path: &str,
         part: &str,
         link: &Link,
-        like: &Like,
+        like: &TargetAttributes,
     ) -> FileResult<LinkMade> {
         let (directory, name) = self.parent(path).await?;
         let part = split(part).1;

@@ -16,14 +16,14 @@ use client::nfs::{Client, ExportDirectory, NfsStat, NfsTime, Options as NfsOptio
 use client::remote::{Attributes, Directory, Kind, MountOptions, RemoteFile, RemoteSession};
 use tokio::sync::OnceCell;
 
-use crate::Keep;
-use crate::error::{Doing, Error, Fault, FileResult};
+use crate::PreservedParts;
+use crate::error::{Error, ErrorContext, Fault, FileResult};
 use crate::name::{join, split};
 use crate::plan::Access;
 use crate::sidecar::{Sidecar, SidecarOutcome};
 use crate::tree::File;
-use crate::tree::facts::Fetched;
-use crate::tree::like::Like;
+use crate::tree::listing::Fetched;
+use crate::tree::target_attributes::TargetAttributes;
 use sidecar::NfsNode;
 
 /// A directory of an export.
@@ -64,7 +64,7 @@ fn time(ns: i128) -> NfsTime {
 }
 
 /// The mode to set with an object that shall be like `like`.
-fn mode(like: &Like) -> Option<u32> {
+fn mode(like: &TargetAttributes) -> Option<u32> {
     // RFC 8881 6.4.1.1: setting a mode changes the list.
     like.mode.filter(|_| !like.has_list)
 }
@@ -111,17 +111,27 @@ impl Nfs {
         crate::name::step_up(&mut self.root)
     }
 
-    pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> FileResult<()> {
+    pub(super) async fn settle_directory(&self, path: &str, like: &TargetAttributes) -> FileResult<()> {
         Ok(self.directory(path).await?.settle(like.modified.map(time), mode(like)).await?)
     }
 
     pub(super) async fn fetch(&self, path: &str, length: u32) -> FileResult<Fetched> {
         let (directory, name) = self.parent(path).await?;
         let (data, known) = directory.fetch(name, length).await?;
-        Ok(Fetched { content: Bytes::from_owner(data), facts: Attributes::from(&known), has_streams: false })
+        Ok(Fetched {
+            content: Bytes::from_owner(data),
+            attributes: Attributes::from(&known),
+            has_streams: false,
+        })
     }
 
-    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> FileResult<()> {
+    pub(super) async fn put(
+        &self,
+        path: &str,
+        part: &str,
+        content: &Bytes,
+        like: &TargetAttributes,
+    ) -> FileResult<()> {
         let (directory, name) = self.parent(path).await?;
         let part = split(part).1;
         let mode = like.mode.unwrap_or(0o644);
@@ -133,7 +143,13 @@ impl Nfs {
         Ok(made?)
     }
 
-    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> FileResult<()> {
+    pub(super) async fn finish(
+        &self,
+        file: File,
+        part: &str,
+        path: &str,
+        like: &TargetAttributes,
+    ) -> FileResult<()> {
         let RemoteFile::Nfs(file, _) = file.file else { return Err(Fault::other_side()) };
         let settled = file.settle(like.modified.map(time), mode(like)).await;
         file.close().await?;
@@ -142,7 +158,7 @@ impl Nfs {
         Ok(directory.rename(split(part).1, name).await?)
     }
 
-    pub(super) async fn sidecar(&self, path: &str, keep: &Keep) -> FileResult<Sidecar> {
+    pub(super) async fn sidecar(&self, path: &str, keep: &PreservedParts) -> FileResult<Sidecar> {
         NfsNode::Directory(&self.directory(path).await?).read(keep).await
     }
 
@@ -150,7 +166,7 @@ impl Nfs {
         &self,
         path: &str,
         sidecar: &Sidecar,
-        keep: &Keep,
+        keep: &PreservedParts,
     ) -> FileResult<SidecarOutcome> {
         NfsNode::Directory(&self.directory(path).await?).write(sidecar, keep).await
     }

@@ -2,7 +2,7 @@
 
 use client::nfs::{ExportDirectory, ExportFile, NfsStat, Security};
 
-use crate::Keep;
+use crate::PreservedParts;
 use crate::error::{Fault, FileResult};
 use crate::sidecar::{List, Lost, Owner, OwnerId, Sidecar, SidecarOutcome, Xattr};
 
@@ -22,7 +22,7 @@ macro_rules! of_node {
 }
 
 impl NfsNode<'_> {
-    pub(in crate::tree) async fn read(&self, keep: &Keep) -> FileResult<Sidecar> {
+    pub(in crate::tree) async fn read(&self, keep: &PreservedParts) -> FileResult<Sidecar> {
         let mut found = Sidecar::default();
         if keep.lists || keep.owners {
             let security = of_node!(self, node => node.security(keep.lists).await)?;
@@ -49,7 +49,11 @@ impl NfsNode<'_> {
     }
 
     /// Sets the sidecar data of another file. Returns what the export cannot hold.
-    pub(in crate::tree) async fn write(&self, found: &Sidecar, keep: &Keep) -> FileResult<SidecarOutcome> {
+    pub(in crate::tree) async fn write(
+        &self,
+        found: &Sidecar,
+        keep: &PreservedParts,
+    ) -> FileResult<SidecarOutcome> {
         let SidecarOutcome { list: mut has_list, owner: mut has_owner, mut lost } = SidecarOutcome::default();
         // The owner goes first, because the entries for OWNER@ apply to the owner at that time.
         if keep.owners

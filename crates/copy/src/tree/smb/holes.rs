@@ -8,7 +8,7 @@ use smb_wire::fscc::FileAttributes;
 use super::settings;
 use crate::error::{Fault, FileResult};
 use crate::tree::holes::{Holes, between};
-use crate::tree::like::Like;
+use crate::tree::target_attributes::TargetAttributes;
 
 /// Samba does not answer at all when it finds more ranges than there is room for. The query is then made this
 /// many times smaller, down to a length that cannot have so many ranges (4,096 ranges with a hole of a block
@@ -19,8 +19,9 @@ const LEAST: u64 = 32 * 1024 * 1024;
 /// Makes the file `path`, which was marked as sparse before it got that name, as `like` says. Samba removes
 /// the mark when it renames a file or sets its attributes. It also keeps with the mark that a file was hidden
 /// because its name began with a dot.
-pub(super) async fn settle(tree: &Tree, path: &str, like: &Like) -> FileResult<()> {
-    let like = Like { attributes: like.attributes.or(Some(FileAttributes::ARCHIVE.bits())), ..*like };
+pub(super) async fn settle(tree: &Tree, path: &str, like: &TargetAttributes) -> FileResult<()> {
+    let like =
+        TargetAttributes { attributes: like.attributes.or(Some(FileAttributes::ARCHIVE.bits())), ..*like };
     let access = Access::WRITE_ATTRIBUTES | Access::READ_ATTRIBUTES | Access::SYNCHRONIZE;
     let file = tree.open(path, &OpenOptions { access, ..OpenOptions::attributes() }).await?;
     let settled = match file.settle(settings(&like)).await {

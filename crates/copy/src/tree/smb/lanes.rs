@@ -12,7 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use client::ChannelStatus;
 use client::smb::Tree;
 
-use super::live::Live;
+use super::reconnecting::ReconnectingSession;
 use crate::error::FileResult;
 
 /// The number of sessions with a server, including the first one.
@@ -21,7 +21,7 @@ const LANES: usize = 4;
 /// A session for small files.
 #[derive(Debug)]
 struct Lane {
-    live: Live,
+    live: ReconnectingSession,
     /// The number of files in flight.
     busy: Arc<AtomicUsize>,
 }
@@ -52,7 +52,7 @@ impl Lanes {
     /// Opens the missing ones with `begin`, all at once. A refused session only makes the copy slower.
     pub(super) async fn open<F>(&self, begin: impl Fn() -> F)
     where
-        F: Future<Output = Option<Live>> + Send + 'static,
+        F: Future<Output = Option<ReconnectingSession>> + Send + 'static,
     {
         let mut opening = tokio::task::JoinSet::new();
         for _ in self.all().len()..LANES - 1 {

@@ -10,8 +10,8 @@ use smb_wire::{NtStatus, Utf16, utf16};
 use super::{Smb, moving, remove, settings};
 use crate::error::{Fault, FileResult};
 use crate::name::check_for_smb;
-use crate::tree::like::Like;
 use crate::tree::links::{Link, LinkMade};
+use crate::tree::target_attributes::TargetAttributes;
 
 /// The bytes of a reparse point around its names.
 const HEAD: usize = 20;
@@ -122,7 +122,7 @@ impl Smb {
         path: &str,
         part: &str,
         link: &Link,
-        like: &Like,
+        like: &TargetAttributes,
     ) -> FileResult<LinkMade> {
         let Some(buffer) = reparse_of(link) else { return Ok(LinkMade::No) };
         let (tree, path, part) = (self.tree(), self.path(path), self.path(part));
@@ -155,7 +155,7 @@ impl Smb {
     }
 
     /// Sets the time of the link `part` and renames it to `path`.
-    async fn name_link(&self, part: &str, path: &str, like: &Like) -> FileResult<()> {
+    async fn name_link(&self, part: &str, path: &str, like: &TargetAttributes) -> FileResult<()> {
         let tree = self.tree();
         let how = moving();
         let how = OpenOptions { access: how.access | Rights::WRITE_ATTRIBUTES, ..how };
@@ -165,7 +165,7 @@ impl Smb {
             remove(&tree, path, false).await?;
         }
         let file = tree.open(part, &how).await?;
-        let time = Like { attributes: None, ..*like };
+        let time = TargetAttributes { attributes: None, ..*like };
         if let Err(error) = file.settle(settings(&time)).await {
             // The caller gets the first error.
             let _ = file.close().await;

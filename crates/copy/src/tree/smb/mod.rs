@@ -1,16 +1,16 @@
 //! Files of a share, in one session over several channels: what a copy needs beside the operations of
 //! [`client::remote`].
 //!
-//! A session that has lost its last channel is replaced ([`Smb::revive`]). [`live`] is the session, and
-//! [`lanes`] are further ones for small files.
+//! A session that has lost its last channel is replaced ([`Smb::revive`]). [`reconnecting`] is the session,
+//! and [`lanes`] are further ones for small files.
 
 pub(super) mod holes;
 mod lanes;
 mod links;
-mod live;
 pub(super) mod offload;
+mod reconnecting;
+mod shared_task;
 pub(super) mod sidecar;
-mod together;
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -32,14 +32,14 @@ use crate::name::{join, split};
 use crate::plan::Access;
 use crate::sidecar::{Sidecar, SidecarOutcome};
 use crate::tree::File;
-use crate::tree::carried::Carried;
-use crate::tree::facts::Fetched;
-use crate::tree::like::Like;
-use crate::{Keep, name};
+use crate::tree::listing::Fetched;
+use crate::tree::path_traffic::PathTraffic;
+use crate::tree::target_attributes::TargetAttributes;
+use crate::{PreservedParts, name};
 use lanes::Lanes;
-use live::{Live, Order};
+use reconnecting::{Order, ReconnectingSession};
+use shared_task::{SharedTask, is_alive};
 use sidecar::SmbNode;
-use together::{Together, is_alive};
 
 /// A directory of a share.
 #[derive(Debug)]
@@ -49,14 +49,14 @@ pub(crate) struct Smb {
     root: String,
     /// The result of the first query of the root, until it is taken.
     found: Mutex<Option<client::Result<FileInfo>>>,
-    live: RwLock<Arc<Live>>,
+    live: RwLock<Arc<ReconnectingSession>>,
     pub(super) lanes: Arc<Lanes>,
     /// The task that opens the lanes, if the need was known from the beginning.
     ahead: Mutex<Option<JoinHandle<()>>>,
     /// The intended number of channels.
     width: AtomicUsize,
     /// Replaces the session once for all who need it.
-    reviving: Together,
+    reviving: SharedTask,
     /// Whether files of the server can share storage, as far as is known.
     clones: Arc<AtomicBool>,
 }
@@ -68,7 +68,7 @@ const ENTERING: Duration = Duration::from_secs(60);
 const DIRECTORY: &[u8] = b"directory";
 
 /// The settings of a file that shall be like `like`.
-fn settings(like: &Like) -> Settings {
+fn settings(like: &TargetAttributes) -> Settings {
     let attributes = match like.attributes {
         Some(0) => FileAttributes::NORMAL.bits(),
         Some(bits) => bits,
@@ -78,7 +78,7 @@ fn settings(like: &Like) -> Settings {
 }
 
 /// The settings of a directory that shall be like `like`.
-fn settings_of_directory(like: &Like) -> Settings {
+fn settings_of_directory(like: &TargetAttributes) -> Settings {
     let bits = like.attributes.map_or(FileAttributes::empty(), |bits| {
         FileAttributes::from_bits_retain(bits) | FileAttributes::DIRECTORY
     });
@@ -86,7 +86,7 @@ fn settings_of_directory(like: &Like) -> Settings {
 }
 
 /// Whether a file like `like` cannot be renamed or deleted. It becomes read-only only when it has its name.
-fn is_read_only(like: &Like) -> bool {
+fn is_read_only(like: &TargetAttributes) -> bool {
     like.attributes
         .is_some_and(|bits| FileAttributes::from_bits_retain(bits).contains(FileAttributes::READONLY))
 }
@@ -113,7 +113,9 @@ async fn unlock(tree: &Tree, path: &str) -> Option<Settings> {
     if !had.contains(FileAttributes::READONLY) {
         return None;
     }
-    let with = |bits: FileAttributes| settings(&Like { attributes: Some(bits.bits()), ..Like::default() });
+    let with = |bits: FileAttributes| {
+        settings(&TargetAttributes { attributes: Some(bits.bits()), ..TargetAttributes::default() })
+    };
     tree.settle(path, with(had - FileAttributes::READONLY)).await.ok()?;
     Some(with(had))
 }
@@ -163,7 +165,7 @@ fn moving() -> OpenOptions {
 }
 
 /// The options of a new file. Nobody else writes to it meanwhile, least of all another copy of the same file.
-fn making(as_it_is: bool, keep: &Keep) -> OpenOptions {
+fn making(as_it_is: bool, keep: &PreservedParts) -> OpenOptions {
     let disposition = if as_it_is { Disposition::OpenIf } else { Disposition::OverwriteIf };
     let how = OpenOptions::file(disposition);
     let share = ShareAccess::READ | ShareAccess::DELETE;
@@ -171,7 +173,7 @@ fn making(as_it_is: bool, keep: &Keep) -> OpenOptions {
 }
 
 /// The rights that are needed to set the owner and the access list.
-fn changing(keep: &Keep) -> Rights {
+fn changing(keep: &PreservedParts) -> Rights {
     let mut rights = Rights::empty();
     rights.set(Rights::WRITE_DAC, keep.lists);
     rights.set(Rights::WRITE_OWNER, keep.owners);
@@ -179,7 +181,7 @@ fn changing(keep: &Keep) -> Rights {
 }
 
 /// The future of a further session.
-type Beginning = Pin<Box<dyn Future<Output = Option<Live>> + Send>>;
+type Beginning = Pin<Box<dyn Future<Output = Option<ReconnectingSession>> + Send>>;
 
 /// Returns a function that begins further sessions, each with a ClientGuid of its own.
 fn further<O: Fn() -> Order>(remote: &Url, access: &Access, order: O) -> impl Fn() -> Beginning + use<O> {
@@ -187,7 +189,7 @@ fn further<O: Fn() -> Order>(remote: &Url, access: &Access, order: O) -> impl Fn
     move || {
         let (remote, mut access, order) = (remote.clone(), access.clone(), order());
         access.smb.client_guid = Guid(auth::crypto::random());
-        Box::pin(async move { Live::begin(&remote, &access, order).await.ok() })
+        Box::pin(async move { ReconnectingSession::begin(&remote, &access, order).await.ok() })
     }
 }
 
@@ -208,7 +210,7 @@ impl Smb {
                 }
             })
         });
-        let (live, found) = Live::arrive(remote, access, Order::First(told)).await?;
+        let (live, found) = ReconnectingSession::arrive(remote, access, Order::First(told)).await?;
         live.look_around();
         let live = RwLock::new(Arc::new(live));
         let (remote, access, root) = (remote.clone(), access.clone(), remote.path.clone());
@@ -221,7 +223,7 @@ impl Smb {
             lanes,
             ahead: Mutex::new(ahead),
             width: AtomicUsize::new(1),
-            reviving: Together::default(),
+            reviving: SharedTask::default(),
             clones: Arc::new(AtomicBool::new(true)),
         })
     }
@@ -230,7 +232,7 @@ impl Smb {
         self.live().session.clone()
     }
 
-    fn live(&self) -> Arc<Live> {
+    fn live(&self) -> Arc<ReconnectingSession> {
         Arc::clone(&self.live.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -265,10 +267,11 @@ impl Smb {
 
     async fn begin_anew(&self) -> FileResult<()> {
         let lost = self.live();
-        if is_alive(|| lost.tree.stat(""), || Carried::by(&lost.session.channels()).bytes).await {
+        if is_alive(|| lost.tree.stat(""), || PathTraffic::by(&lost.session.channels()).bytes).await {
             return Ok(());
         }
-        let begin = Live::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone());
+        let begin =
+            ReconnectingSession::begin_in_place_of(Some(&lost), &self.remote, &self.access, Order::alone());
         let late = |_| Fault::Said("the server did not let us in again in time".to_owned());
         let live = tokio::time::timeout(ENTERING, begin).await.map_err(late)?;
         let live = Arc::new(live.map_err(|error| Fault::Said(error.to_string()))?);
@@ -290,7 +293,12 @@ impl Smb {
         Ok(share.make_directories(split(&self.root).0).await?)
     }
 
-    pub(super) async fn rename_directory(&self, path: &str, new_path: &str, like: &Like) -> FileResult<bool> {
+    pub(super) async fn rename_directory(
+        &self,
+        path: &str,
+        new_path: &str,
+        like: &TargetAttributes,
+    ) -> FileResult<bool> {
         let with = settings_of_directory(like);
         Ok(self.tree().rename(&self.path(path), &self.path(new_path), with).await?)
     }
@@ -301,7 +309,7 @@ impl Smb {
         Ok(close_as(&tree, file, &path, &new_path).await?)
     }
 
-    pub(super) async fn settle_directory(&self, path: &str, like: &Like) -> FileResult<()> {
+    pub(super) async fn settle_directory(&self, path: &str, like: &TargetAttributes) -> FileResult<()> {
         Ok(self.tree().settle(&self.path(path), settings_of_directory(like)).await?)
     }
 
@@ -314,15 +322,22 @@ impl Smb {
         let fetched = lane.tree.fetch(&self.path(path), length, self.access.keep.streams).await;
         let client::smb::Fetched { data, info, has_streams } =
             self.lanes.end(lane, fetched.map_err(Fault::from))?;
-        Ok(Fetched { content: Bytes::from_owner(data), facts: Attributes::from(&info), has_streams })
+        Ok(Fetched { content: Bytes::from_owner(data), attributes: Attributes::from(&info), has_streams })
     }
 
-    pub(super) async fn put(&self, path: &str, part: &str, content: &Bytes, like: &Like) -> FileResult<()> {
+    pub(super) async fn put(
+        &self,
+        path: &str,
+        part: &str,
+        content: &Bytes,
+        like: &TargetAttributes,
+    ) -> FileResult<()> {
         let (lane, part, path) = (self.lanes.choose(self.tree()), self.path(part), self.path(path));
         // Without its time nobody takes it for complete when it has nothing more than its name.
         let first = if is_read_only(like) { Settings::default() } else { settings(like) };
         let made = async {
-            let file = lane.tree.stage(&part, &making(false, &Keep::default()), content, first).await?;
+            let file =
+                lane.tree.stage(&part, &making(false, &PreservedParts::default()), content, first).await?;
             close_as(&lane.tree, file, &part, &path).await?;
             match is_read_only(like) {
                 true => lane.tree.settle(&path, settings(like)).await,
@@ -345,13 +360,13 @@ impl Smb {
         path: &str,
         part: Option<&str>,
         content: &Bytes,
-        like: &Like,
+        like: &TargetAttributes,
     ) -> FileResult<bool> {
         if is_read_only(like) {
             return Ok(false);
         }
         let lane = self.lanes.choose(self.tree());
-        let (path, how, with) = (self.path(path), making(false, &Keep::default()), settings(like));
+        let (path, how, with) = (self.path(path), making(false, &PreservedParts::default()), settings(like));
         let made = match part {
             Some(part) => lane.tree.deliver(&self.path(part), &path, &how, content, with).await,
             None => {
@@ -369,7 +384,13 @@ impl Smb {
         Ok(File::new(RemoteFile::Smb(file)))
     }
 
-    pub(super) async fn finish(&self, file: File, part: &str, path: &str, like: &Like) -> FileResult<()> {
+    pub(super) async fn finish(
+        &self,
+        file: File,
+        part: &str,
+        path: &str,
+        like: &TargetAttributes,
+    ) -> FileResult<()> {
         let (tree, path) = (self.tree(), self.path(path));
         let keeps_holes = file.is_marked_sparse();
         let RemoteFile::Smb(file) = file.file else { return Err(Fault::other_side()) };
@@ -390,7 +411,7 @@ impl Smb {
         Ok(())
     }
 
-    pub(super) async fn sidecar(&self, path: &str, keep: &Keep) -> FileResult<Sidecar> {
+    pub(super) async fn sidecar(&self, path: &str, keep: &PreservedParts) -> FileResult<Sidecar> {
         let how = OpenOptions::directory(Disposition::Open);
         let directory = self.tree().open(&self.path(path), &how).await?;
         let found = SmbNode(&directory).read(keep).await;
@@ -402,7 +423,7 @@ impl Smb {
         &self,
         path: &str,
         found: &Sidecar,
-        keep: &Keep,
+        keep: &PreservedParts,
     ) -> FileResult<SidecarOutcome> {
         let how = OpenOptions::directory(Disposition::Open);
         let how = OpenOptions { access: how.access | Rights::WRITE_EA | changing(keep), ..how };

@@ -82,7 +82,7 @@ pub(in crate::tree) async fn clone(
     }
     // MS-FSCC 2.3.8: the target must be that long.
     let end = at + length;
-    let _turn = writer.reach.extend(end, async || Ok(target.set_length(end).await?)).await?;
+    let _turn = writer.length.extend(end, async || Ok(target.set_length(end).await?)).await?;
     if !offload.can_clone() {
         return Ok(false);
     }

@@ -5,7 +5,7 @@ use smb_wire::fscc::ea::{MAX_NAME, is_ea_name};
 use smb_wire::query_info::SecurityInformation;
 use volume::security::{Control, Descriptor};
 
-use crate::Keep;
+use crate::PreservedParts;
 use crate::error::{Fault, FileResult};
 use crate::sidecar::{List, Lost, Owner, OwnerId, Sidecar, SidecarOutcome, Xattr};
 
@@ -24,7 +24,7 @@ fn owner_of(descriptor: &Descriptor) -> Option<Owner> {
 pub(in crate::tree) struct SmbNode<'a>(pub(in crate::tree) &'a client::smb::File);
 
 impl SmbNode<'_> {
-    pub(in crate::tree) async fn read(&self, keep: &Keep) -> FileResult<Sidecar> {
+    pub(in crate::tree) async fn read(&self, keep: &PreservedParts) -> FileResult<Sidecar> {
         let mut found = Sidecar::default();
         if keep.lists || keep.owners {
             let descriptor = self.descriptor(PARTS).await?;
@@ -48,7 +48,11 @@ impl SmbNode<'_> {
     }
 
     /// Sets the sidecar data of another file. Returns what the share cannot hold.
-    pub(in crate::tree) async fn write(&self, found: &Sidecar, keep: &Keep) -> FileResult<SidecarOutcome> {
+    pub(in crate::tree) async fn write(
+        &self,
+        found: &Sidecar,
+        keep: &PreservedParts,
+    ) -> FileResult<SidecarOutcome> {
         let mut given = SidecarOutcome::default();
         let set = self.set_security(found, keep, &mut given.lost).await?;
         given.list = set.contains(SecurityInformation::DACL);
@@ -68,7 +72,7 @@ impl SmbNode<'_> {
     async fn set_security(
         &self,
         found: &Sidecar,
-        keep: &Keep,
+        keep: &PreservedParts,
         lost: &mut Vec<Lost>,
     ) -> FileResult<SecurityInformation> {
         let (mut given, mut parts) = (Descriptor::default(), SecurityInformation::empty());

@@ -37,7 +37,7 @@ pub(super) async fn measure(exam: &mut Examination<'_>) -> Result<(), Stopped> {
         let begun = Instant::now();
         if turn >= FEWEST_TURNS && exam.left() < took + behind(exam) {
             let text = format!("turns of connections: {turn} of {} were made", exam.course.turns);
-            exam.facts.left_out.push(text);
+            exam.measurements.left_out.push(text);
             break;
         }
         let mut had = 0;
@@ -86,10 +86,11 @@ async fn sample_activity(exam: &mut Examination<'_>, activity: &mut HostActivity
     let sample = ActivitySample::begin();
     tokio::time::sleep(host_activity::SAMPLE_TIME).await;
     activity.add(&sample);
-    let is_server_here = exam.facts.route.as_ref().is_some_and(|it| it.is_here());
+    let is_server_here = exam.measurements.route.as_ref().is_some_and(|it| it.is_here());
     let processors = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
     if let Some(part) = activity.others() {
-        exam.facts.data.get_or_insert_default().others = Some(Others { part, processors, is_server_here });
+        exam.measurements.data.get_or_insert_default().others =
+            Some(Others { part, processors, is_server_here });
     }
 }
 
@@ -133,7 +134,7 @@ async fn large(exam: &mut Examination<'_>, bench: &RunFixture, order: Order) -> 
     }
     let work = order.work;
     let (_, connects) = connecting(exam, bench, order).await?;
-    if let (Some(connects), Some(transport)) = (connects, &mut exam.facts.transport) {
+    if let (Some(connects), Some(transport)) = (connects, &mut exam.measurements.transport) {
         let loaded = match work {
             RunKind::Write => &mut transport.connect_under_writes,
             _ => &mut transport.connect_under_load,
@@ -155,7 +156,7 @@ async fn read(exam: &mut Examination<'_>, bench: &RunFixture, order: Order) -> R
     let seconds = begun.elapsed().as_secs_f64();
     let busy = looking.await.unwrap_or_default();
     let channels = carried(&before, &exam.accounts(), &busy, seconds);
-    if let Some(connections) = &mut exam.facts.connections {
+    if let Some(connections) = &mut exam.measurements.connections {
         connections.channels = channels;
     }
     Ok(())
@@ -168,8 +169,8 @@ async fn small_files(exam: &mut Examination<'_>, bench: &RunFixture, count: u32)
     }
     if let Some(why) = no_time_for_small_files(exam) {
         let text = format!("small files: the quick course has no time for them {why}");
-        if !exam.facts.left_out.contains(&text) {
-            exam.facts.left_out.push(text);
+        if !exam.measurements.left_out.contains(&text) {
+            exam.measurements.left_out.push(text);
         }
         return Ok(());
     }
@@ -185,7 +186,7 @@ fn no_time_for_small_files(exam: &Examination<'_>) -> Option<&'static str> {
     if exam.course.name != "quick" {
         return None;
     }
-    let runs = exam.facts.data.iter().flat_map(|it| &it.runs);
+    let runs = exam.measurements.data.iter().flat_map(|it| &it.runs);
     // A run without operations has no median.
     let is_slow = |it: &Run| it.median_ms > SLOW_FILE_MS || it.operations == 0;
     let were_slow = runs.filter(|it| it.work == RunKind::SmallFiles).any(is_slow);

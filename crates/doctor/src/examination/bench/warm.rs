@@ -93,7 +93,7 @@ struct Warm {
 
 /// Removes the runs so far: the warm-up is no measurement.
 fn forget(exam: &mut Examination<'_>) {
-    let data = exam.facts.data.get_or_insert_default();
+    let data = exam.measurements.data.get_or_insert_default();
     data.runs.clear();
     data.sawtooth = None;
 }
@@ -136,7 +136,7 @@ async fn enough(
             let blocks = run.operations.max(depth.into());
             exam.written = exam.written.max(blocks * u64::from(block)).min(sizes.extent);
         }
-        let had_too_little = crate::rules::had_too_little(&exam.facts, &run);
+        let had_too_little = crate::rules::had_too_little(&exam.measurements, &run);
         let has_time = exam.left() > exam.course.limit / 2 + TIME_FOR_THE_END;
         // Data that a narrow path carries for seconds would make the server look silent.
         let is_bearable = |depth: u32| sizes.block_time * depth < exam.course.stall / 3;
@@ -201,7 +201,7 @@ async fn warm_up(
         }
         let (early, late) = halves(&run.parts);
         let is_growing = is_first && run.operations >= 16 && late > 1.25 * early;
-        let is_full = crate::rules::waited(&exam.facts, &run) && !is_growing;
+        let is_full = crate::rules::waited(&exam.measurements, &run) && !is_growing;
         if is_full || under_way >= last || exam.trip_ms() < 1.0 || exam.args.max_rate.is_some() {
             return Ok(Warm { rate: late.max(run.per_s) * f64::from(block), is_full, bytes });
         }

@@ -23,7 +23,7 @@ pub struct Item {
     /// Set if the item is a directory.
     pub(crate) directory: Option<Arc<Directory>>,
     /// The name by which it was found; none for the root and for an object that was found by its address.
-    pub(crate) place: Option<(Arc<Directory>, Name)>,
+    pub(crate) parent_and_name: Option<(Arc<Directory>, Name)>,
     /// The cache entry of its node.
     pub(crate) kept: Option<Arc<KeptNode>>,
     /// Whether the volume was asked when the item was looked up, so that its first stat is current.
@@ -51,10 +51,10 @@ impl std::fmt::Debug for Item {
 
 impl Item {
     pub(crate) fn of_directory(directory: Arc<Directory>) -> Item {
-        let (node, place) = (Arc::clone(&directory.node), directory.place());
+        let (node, parent_and_name) = (Arc::clone(&directory.node), directory.parent_and_name());
         Item {
             node,
-            place,
+            parent_and_name,
             directory: Some(directory),
             kept: None,
             is_asked: false,
@@ -64,11 +64,11 @@ impl Item {
     }
 
     /// An item that is no directory, with its parent and name if they are known.
-    pub(crate) fn of_other(node: Arc<dyn Node>, place: Option<(Arc<Directory>, Name)>) -> Item {
+    pub(crate) fn of_other(node: Arc<dyn Node>, parent_and_name: Option<(Arc<Directory>, Name)>) -> Item {
         Item {
             node,
             directory: None,
-            place,
+            parent_and_name,
             kept: None,
             is_asked: false,
             is_from_memory: false,
@@ -98,7 +98,7 @@ impl Item {
         if let Some(directory) = &self.directory {
             return Some(directory.path());
         }
-        let (parent, name) = self.place.as_ref()?;
+        let (parent, name) = self.parent_and_name.as_ref()?;
         Some(parent.path_to(name))
     }
 
@@ -127,7 +127,7 @@ impl Item {
     /// The address. For a file that was created a moment ago it is already known.
     fn address_as_made(&self) -> Result<Vec<u8>, Refusal> {
         let ask = || -> Result<Vec<u8>, Refusal> { Ok(self.node.address()?) };
-        let made = match (&self.place, self.node.first_stat()) {
+        let made = match (&self.parent_and_name, self.node.first_stat()) {
             (Some((parent, name)), Some(first)) => parent.made(name).filter(|made| made.is(&first)),
             _ => None,
         };
@@ -157,9 +157,9 @@ impl Item {
 
     pub(crate) fn place_if(&self, seen: LookupTime) -> Option<(Arc<Directory>, Name)> {
         if let Some(directory) = &self.directory {
-            return directory.place();
+            return directory.parent_and_name();
         }
-        let (parent, name) = self.place.as_ref()?;
+        let (parent, name) = self.parent_and_name.as_ref()?;
         if seen == LookupTime::JustNow {
             return Some((Arc::clone(parent), name.clone()));
         }
@@ -215,7 +215,7 @@ impl Share {
             if let Some(known) = self.directories().get(at.id()).filter(is_sure) {
                 break known;
             }
-            let (above, name) = self.with_room(|| Ok(at.place()?))?.ok_or(Refusal::Gone)?;
+            let (above, name) = self.with_room(|| Ok(at.parent_and_name()?))?.ok_or(Refusal::Gone)?;
             below.push((name, at));
             if below.len() > MAX_DEPTH {
                 return Err(Refusal::Gone);
@@ -238,7 +238,7 @@ impl Share {
 
     /// The item of an open.
     pub fn item_of(&self, open: &Open) -> Item {
-        match open.place() {
+        match open.parent_and_name() {
             Some((parent, name)) => self.item_at(&parent, &name, Arc::clone(&open.node)),
             None if open.file.id == self.root().id => self.root_item(),
             None => Item::of_other(Arc::clone(&open.node), None),
@@ -247,6 +247,8 @@ impl Share {
 
     /// The directory that is open.
     pub(crate) fn directory_here(&self, open: &Open) -> Arc<Directory> {
-        self.names().directory_of(&open.node, || open.place()).unwrap_or_else(|| Arc::clone(self.root()))
+        self.names()
+            .directory_of(&open.node, || open.parent_and_name())
+            .unwrap_or_else(|| Arc::clone(self.root()))
     }
 }

@@ -123,7 +123,7 @@ impl Share {
             }
         }
         let at = walk.here(self.root());
-        match at.place() {
+        match at.parent_and_name() {
             None => Ok(WalkTarget::Root(at)),
             Some((parent, name)) => {
                 let found = ResolvedName::of(name, at.node.open_again(search.how)?);

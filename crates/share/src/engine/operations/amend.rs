@@ -17,17 +17,19 @@ impl Share {
     /// Replaces the rights and denials of an open of a file's own data. The returned open takes the place of
     /// `open`, which must not be used for anything new any more. Its byte ranges, caching right and name are
     /// the same.
-    pub fn amend(
+    pub fn change_access(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
         access: Rights,
         deny: Deny,
     ) -> CallResult<Arc<Open>> {
-        self.retry_past_expired_at(open.file.id, caller, || self.amend_now(caller, open, access, deny))
+        self.retry_past_expired_at(open.file.id, caller, || {
+            self.change_access_now(caller, open, access, deny)
+        })
     }
 
-    fn amend_now(
+    fn change_access_now(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
@@ -98,9 +100,9 @@ impl Share {
         if adds.is_empty() {
             return Ok(());
         }
-        let facts = self.properties(&open.file, open.node.as_ref(), None, None)?;
-        let parent = open.link.as_ref().map(|link| link.place().0);
-        self.rights_on(caller, &facts.security, parent.as_ref(), adds, open.options).map(|_| ())
+        let properties = self.properties(&open.file, open.node.as_ref(), None, None)?;
+        let parent = open.link.as_ref().map(|link| link.parent_and_name().0);
+        self.rights_on(caller, &properties.security, parent.as_ref(), adds, open.options).map(|_| ())
     }
 }
 

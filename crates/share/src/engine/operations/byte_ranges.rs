@@ -25,12 +25,12 @@ impl Share {
         rule: LockRule,
         ranges: &[RangeRequest],
     ) -> CallResult<()> {
-        self.lock_noting(caller, open, owner, rule, ranges, &|| None)
+        self.lock_recorded(caller, open, owner, rule, ranges, &|| None)
     }
 
     /// As [`Share::lock`], with a note that is recorded with the open.
     // MS-FSA 2.1.5.8
-    pub fn lock_noting(
+    pub fn lock_recorded(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
@@ -65,7 +65,7 @@ impl Share {
             CallResult::Done(()) => {}
             other => return other,
         }
-        let payer = open.payer();
+        let account = open.account();
         let mut state = open.file.state.lock();
         if open.is_closed() {
             return CallResult::Refused(Refusal::Gone);
@@ -73,11 +73,11 @@ impl Share {
         let stream = state.stream(&open.stream);
         stream.ranges.charge_to(self.client_memory());
         let more = ranges.iter().filter(|range| !stream.ranges.is_conflict(owner, rule, range)).count();
-        if more > 0 && !self.client_memory().has_room(payer, more * RANGE_BYTES) {
+        if more > 0 && !self.client_memory().has_room(account, more * RANGE_BYTES) {
             drop(state);
-            return CallResult::Refused(self.refuse_for_memory(caller, payer));
+            return CallResult::Refused(self.refuse_for_memory(caller, account));
         }
-        let taken = stream.ranges.lock(owner, open.id, payer, rule, ranges);
+        let taken = stream.ranges.lock(owner, open.id, account, rule, ranges);
         stream.publish();
         if taken.is_ok() && open.is_persistent() {
             let taken = JournalRecord::Taken { id: open.id, owner, rule, ranges: ranges.to_vec() };
@@ -153,7 +153,7 @@ impl Share {
 impl Share {
     /// Wakes the requests that wait for this very range through the same open, so that they try again. Their
     /// wish may be met already.
-    pub fn ask_again(&self, open: &Arc<Open>, start: u64, len: u64) {
+    pub fn retry_waiters(&self, open: &Arc<Open>, start: u64, len: u64) {
         let mut state = open.file.state.lock();
         let wakes = state.stream(&open.stream).ranges.take_same(open.id, start, len);
         drop(state);
@@ -162,7 +162,7 @@ impl Share {
 
     /// A request that was woken for a range of an open's stream does not want it any more. Wakes the waiters
     /// that can have it now.
-    pub fn pass_turn(&self, open: &Arc<Open>) {
+    pub fn wake_ready_waiters(&self, open: &Arc<Open>) {
         let mut state = open.file.state.lock();
         let wakes = state.stream(&open.stream).ranges.ready();
         drop(state);
@@ -172,7 +172,7 @@ impl Share {
     /// Of the ranges that were locked through an open, keeps only those of `changes`. They are locked (true)
     /// or released again in their order. All of them were held before.
     pub fn keep_ranges(&self, open: &Arc<Open>, changes: &[(LockOwner, RangeRequest, bool)]) {
-        let payer = open.payer();
+        let account = open.account();
         let mut state = open.file.state.lock();
         if open.is_closed() {
             return;
@@ -184,7 +184,7 @@ impl Share {
             let ranges = std::slice::from_ref(range);
             // The conflicts at the time of locking do not count now.
             let _ = if *is_taken {
-                stream.ranges.lock(*owner, open.id, payer, LockRule::Merging, ranges)
+                stream.ranges.lock(*owner, open.id, account, LockRule::Merging, ranges)
             } else {
                 stream.ranges.unlock(*owner, LockRule::Merging, ranges)
             };

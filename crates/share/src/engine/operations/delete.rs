@@ -126,7 +126,7 @@ impl Share {
             }
         }
         if !open.stream.is_named {
-            self.check_removal(caller, &link.place())?;
+            self.check_removal(caller, &link.parent_and_name())?;
         }
         if open.is_directory() { check_empty(open) } else { Ok(()) }
     }

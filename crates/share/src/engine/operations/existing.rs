@@ -110,7 +110,7 @@ impl Share {
             Ok((.., ReserveResult::Again)) => return Ok(Attempt::Again),
             Err(Refusal::Gone) => {
                 // Its event is still on the way.
-                if let Some((parent, name)) = &target.place {
+                if let Some((parent, name)) = &target.parent_and_name {
                     parent.forget_name(name);
                 }
                 // The caller that found the item looks it up again.
@@ -174,7 +174,8 @@ impl Share {
         file: &Arc<File>,
         seen: Option<Stat>,
     ) -> Result<(FileProperties, Plan), Refusal> {
-        let properties = self.properties(file, target.node.as_ref(), target.place.as_ref(), seen)?;
+        let properties =
+            self.properties(file, target.node.as_ref(), target.parent_and_name.as_ref(), seen)?;
         if properties.stat.links == 0 {
             // A client that comes by a name does not get a file without names, even if others have it open.
             let is_gone = target.may_be_gone && !file.has_members();
@@ -195,7 +196,7 @@ impl Share {
     /// has lost this name would count under it. An object that is created under the name next would then be
     /// removed with such an open.
     fn is_still_there(&self, target: &OpenCandidate, file: &File) -> bool {
-        let Some((parent, name)) = &target.place else { return true };
+        let Some((parent, name)) = &target.parent_and_name else { return true };
         // A request that is changing the name just now may not have seen this open.
         let is_settled = parent.settle(name);
         if is_settled && self.cache().names_gone() == target.since.names_gone {
@@ -235,7 +236,7 @@ impl Share {
             }
         }
         let needs = needs_of(effect, stream.is_some());
-        let parent = target.place.as_ref().map(|(parent, _)| parent);
+        let parent = target.parent_and_name.as_ref().map(|(parent, _)| parent);
         let security = properties.security.as_ref();
         let asked = self.rights_on(caller, security, parent, request.access | needs, request.options)?;
         let wants_maximum = request.access.contains(Rights::MAXIMUM_ALLOWED);
@@ -258,8 +259,8 @@ impl Share {
             if !granted.contains(Rights::DELETE) || properties.stat.fixed {
                 return Err(Refusal::AccessDenied);
             }
-            if let (None, Some(place)) = (&stream, &target.place) {
-                self.check_removal(caller, place)?;
+            if let (None, Some(parent_and_name)) = (&stream, &target.parent_and_name) {
+                self.check_removal(caller, parent_and_name)?;
             }
         }
         let unwritable = match is_file && is_read_only {
@@ -329,7 +330,7 @@ impl Share {
         state: &mut FileState,
         effects: &mut Effects,
     ) -> Result<ReserveResult, Refusal> {
-        let link = match &target.place {
+        let link = match &target.parent_and_name {
             Some((parent, name)) => Some(state.enter_link(parent, name)),
             // An object that was found by its address counts under a name by which others have it open.
             None => state.links.iter().find(|entry| !entry.removed).map(|entry| Arc::clone(&entry.link)),
@@ -494,7 +495,7 @@ impl Share {
                 self.catch_up(file, stream, requester, Need::Replace, *given, caller.cause());
                 replaced?;
                 if let Some(link) = &reserved.link {
-                    self.entries_changed(&link.place().0, &reserved.requester, caller.cause());
+                    self.entries_changed(&link.parent_and_name().0, &reserved.requester, caller.cause());
                 }
                 properties.stat = node.stat()?;
             }
@@ -621,7 +622,7 @@ fn check_kind(request: &OpenRequest<'_>, target: &OpenCandidate) -> Result<(), R
         return Err(Refusal::IsADirectory);
     }
     if opens_directory && !matches!(request.disposition, Disposition::Open | Disposition::OpenOrCreate) {
-        return Err(if target.place.is_none() { Refusal::AccessDenied } else { Refusal::Exists });
+        return Err(if target.parent_and_name.is_none() { Refusal::AccessDenied } else { Refusal::Exists });
     }
     Ok(())
 }

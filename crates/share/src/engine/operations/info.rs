@@ -66,7 +66,7 @@ impl Share {
         stream: Option<Stat>,
     ) -> Info {
         let delete_pending = file.is_deleted(link);
-        let hides = link.is_some_and(|link| self.settings().hides(link.place().1.as_bytes()));
+        let hides = link.is_some_and(|link| self.settings().hides(link.parent_and_name().1.as_bytes()));
         let mut info = info_from(stat, record, hides);
         info.delete_pending = delete_pending;
         if delete_pending {
@@ -108,7 +108,8 @@ impl Share {
     /// # Errors
     /// As [`Share::info`].
     pub fn parent_info(&self, open: &Open) -> Result<Info, Refusal> {
-        let parent = open.link.as_ref().map_or_else(|| Arc::clone(self.root()), |link| link.place().0);
+        let parent =
+            open.link.as_ref().map_or_else(|| Arc::clone(self.root()), |link| link.parent_and_name().0);
         let stat = parent.node.stat()?;
         Ok(info_from(&stat, &Record::load(parent.node.as_ref())?, false))
     }
@@ -138,7 +139,7 @@ impl Share {
 
     /// Whether the object of an open is deleted when all have closed it: it is marked for deletion, or this
     /// open marks it when it is closed.
-    pub fn goes_when_closed(&self, open: &Open) -> bool {
+    pub fn deletes_on_close(&self, open: &Open) -> bool {
         let mut state = open.file.state.lock();
         let marks =
             state.members.iter().any(|member| member.id == open.id && member.delete_on_close.is_some());
@@ -198,7 +199,7 @@ impl Share {
     /// Whether the link by which an object was opened is removed when that open is closed.
     fn goes_by_link(&self, open: &Open) -> bool {
         let link = open.followed.get().and_then(|followed| followed.link());
-        link.is_some_and(|link| self.goes_when_closed(&link))
+        link.is_some_and(|link| self.deletes_on_close(&link))
     }
 
     /// The properties of a node with this stat, whether it is open or not.

@@ -41,9 +41,9 @@ impl Share {
     ///
     /// # Errors
     /// The volume's error.
-    pub fn covered(&self, item: &Item) -> Result<Option<u64>, Refusal> {
+    pub fn covered_number(&self, item: &Item) -> Result<Option<u64>, Refusal> {
         let Some(directory) = &item.directory else { return Ok(None) };
-        let Some((above, name)) = directory.place() else { return Ok(None) };
+        let Some((above, name)) = directory.parent_and_name() else { return Ok(None) };
         if above.id.device == directory.id.device {
             return Ok(None);
         }
@@ -106,7 +106,7 @@ impl Share {
     pub fn item_above(&self, caller: &Caller<'_>, item: &Item) -> Result<Option<Item>, Refusal> {
         let directory = item.directory()?;
         self.check_search(caller, directory)?;
-        Ok(directory.place().map(|(parent, _)| Item::of_directory(parent)))
+        Ok(directory.parent_and_name().map(|(parent, _)| Item::of_directory(parent)))
     }
 
     /// The current properties of an item.
@@ -273,7 +273,12 @@ impl Share {
     }
 
     /// Recalls rights to write later that are released as a whole, so that the file's properties are current.
-    pub fn settle_item(&self, caller: &Caller<'_>, item: NodeId, key: Option<CacheKey>) -> CallResult<()> {
+    pub fn recall_for_attributes(
+        &self,
+        caller: &Caller<'_>,
+        item: NodeId,
+        key: Option<CacheKey>,
+    ) -> CallResult<()> {
         let Some(file) = self.open_files().get(item) else { return CallResult::Done(()) };
         let requester = Requester {
             client: Some(caller.client),
@@ -320,7 +325,7 @@ impl Share {
     ///
     /// # Errors
     /// The volume's error.
-    pub fn item_runs(&self, caller: &Caller<'_>, item: &Item) -> Result<bool, Refusal> {
+    pub fn may_execute(&self, caller: &Caller<'_>, item: &Item) -> Result<bool, Refusal> {
         let security = self.item_security(item)?;
         Ok(security.is_stored || security.runs(caller))
     }

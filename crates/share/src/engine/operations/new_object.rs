@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use volume::security::posix::{self, Numbers};
+use volume::security::posix::{self, IdMap};
 use volume::security::{self, Descriptor, Rights};
 use volume::{Failure, Name, Node, NodeKind, Stat};
 
@@ -13,7 +13,7 @@ use crate::engine::parts::file::{Deletion, File, Member, counted, only_looks};
 use crate::engine::parts::names::cache::NewFile;
 use crate::engine::parts::names::directory::{Directory, KnownName};
 use crate::engine::parts::open_files::FileRef;
-use crate::engine::values::host_lists::{HostNumbers, lists_of, shown_now};
+use crate::engine::values::host_lists::{HostIdMap, lists_of, shown_now};
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
@@ -169,7 +169,7 @@ impl Share {
         if stat.uid == who.uid {
             return Ok(None);
         }
-        let numbers = HostNumbers(self.settings().accounts.clone());
+        let numbers = HostIdMap(self.settings().accounts.clone());
         let is_directory = stat.kind == NodeKind::Directory;
         let acl = lists_of(node.as_ref(), &stat, record)?;
         Ok(Some(posix::from_posix(&acl, who.sid, numbers.group(who.gid), is_directory, &numbers)))

@@ -173,7 +173,7 @@ impl Share {
         let Some((real, id, kind)) = destination.there.clone() else {
             return Ok(CallResult::Done(destination));
         };
-        let (parent, own_name) = link.place();
+        let (parent, own_name) = link.parent_and_name();
         let is_itself = id == open.file.id && parent.id == destination.parent.id && real == own_name;
         if is_itself {
             return Ok(CallResult::Done(destination));
@@ -322,12 +322,12 @@ impl Share {
     ) -> Result<CallResult<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
         let file = self.open_files().enter(node.id(), node.kind());
-        let facts = self.properties(&file, node.as_ref(), None, None);
-        let checked = facts.and_then(|facts| {
-            if facts.record.bits(&facts.stat).contains(Attributes::READ_ONLY) && !posix {
+        let properties = self.properties(&file, node.as_ref(), None, None);
+        let checked = properties.and_then(|properties| {
+            if properties.record.bits(&properties.stat).contains(Attributes::READ_ONLY) && !posix {
                 return Err(Refusal::AccessDenied);
             }
-            self.rights_on(caller, &facts.security, Some(parent), Rights::DELETE, Options::empty())
+            self.rights_on(caller, &properties.security, Some(parent), Rights::DELETE, Options::empty())
         });
         let is_same_file = file.id == open.file.id;
         match checked {
@@ -346,7 +346,7 @@ impl Share {
         Rename { replace, posix, .. }: Rename<'_>,
     ) -> Result<bool, Refusal> {
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
-        let (from, name) = link.place();
+        let (from, name) = link.parent_and_name();
         if from.id == to.parent.id && name == to.name {
             return Ok(true);
         }
@@ -531,5 +531,5 @@ fn is_below(file: &File, directory: NodeId) -> bool {
     let state = file.state.lock();
     let links: Vec<_> = state.links.iter().filter(|l| !l.removed).map(|l| Arc::clone(&l.link)).collect();
     drop(state);
-    links.iter().any(|link| link.place().0.is_within(directory))
+    links.iter().any(|link| link.parent_and_name().0.is_within(directory))
 }

@@ -90,7 +90,7 @@ impl Share {
         if text.is_empty() || open.stream.is_named {
             return Err(Refusal::Invalid);
         }
-        let (parent, name) = link.place();
+        let (parent, name) = link.parent_and_name();
         self.check_link(&parent, text)?;
         let stat = open.node.stat()?;
         if stat.kind == NodeKind::File && stat.size > 0 {

@@ -29,7 +29,7 @@ pub(crate) enum Attempt {
 /// The object to open.
 pub(crate) struct OpenCandidate {
     /// The directory and the name in it; none for the root.
-    pub place: Option<(Arc<Directory>, Name)>,
+    pub parent_and_name: Option<(Arc<Directory>, Name)>,
     pub node: Arc<dyn Node>,
     /// It was found before, and may have lost its last name since.
     pub may_be_gone: bool,
@@ -43,12 +43,12 @@ pub(crate) struct OpenCandidate {
 
 impl OpenCandidate {
     pub fn of(
-        place: Option<(Arc<Directory>, Name)>,
+        parent_and_name: Option<(Arc<Directory>, Name)>,
         node: Arc<dyn Node>,
         may_be_gone: bool,
     ) -> OpenCandidate {
         OpenCandidate {
-            place,
+            parent_and_name,
             node,
             may_be_gone,
             seen: None,
@@ -58,8 +58,11 @@ impl OpenCandidate {
     }
 
     /// An object that was found before this request and may be gone.
-    pub fn found_before(place: Option<(Arc<Directory>, Name)>, node: Arc<dyn Node>) -> OpenCandidate {
-        OpenCandidate::of(place, node, true)
+    pub fn found_before(
+        parent_and_name: Option<(Arc<Directory>, Name)>,
+        node: Arc<dyn Node>,
+    ) -> OpenCandidate {
+        OpenCandidate::of(parent_and_name, node, true)
     }
 }
 

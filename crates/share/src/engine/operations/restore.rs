@@ -32,13 +32,13 @@ const NOBODY: u32 = 65_534;
 
 /// The file of an open that was found again.
 struct RestoredFile {
-    place: Option<(Arc<Directory>, Name)>,
+    parent_and_name: Option<(Arc<Directory>, Name)>,
     node: Arc<dyn Node>,
 }
 
 impl Share {
     /// Records opens in `journal` from `now` on, and restores the opens of its `records`. It must be called
-    /// once, before the share is used. The restored opens are then to be detached ([`Share::leave`]) or
+    /// once, before the share is used. The restored opens are then to be detached ([`Share::detach_open`]) or
     /// closed. An open is dropped with a line in the log if its file is gone or another one, or if its user
     /// is gone.
     ///
@@ -112,7 +112,7 @@ impl Share {
             None => Arc::clone(&node),
             Some(name) => node.open_stream(name, false, false).map_err(cannot)?,
         };
-        if right.is_some() && found.place.is_none() {
+        if right.is_some() && found.parent_and_name.is_none() {
             // A change by a program of the host would not be reported.
             self.directories().note_unreported();
         }
@@ -125,7 +125,7 @@ impl Share {
         file: &Arc<File>,
         entry: &RecordedOpen,
         right: Option<RecordedRight>,
-        RestoredFile { place, node }: RestoredFile,
+        RestoredFile { parent_and_name, node }: RestoredFile,
         data: Arc<dyn Node>,
         identity: Arc<Identity>,
     ) -> Arc<Open> {
@@ -138,7 +138,7 @@ impl Share {
         // Its permission bits were not checked.
         file.may_set_id.store(true, Ordering::Relaxed);
         let mut state = file.state.lock();
-        let link = place.map(|(parent, name)| state.enter_link(&parent, &name));
+        let link = parent_and_name.map(|(parent, name)| state.enter_link(&parent, &name));
         let stream = state.enter_stream(made.stream.as_ref());
         let open = Arc::new(Open {
             id: made.id,
@@ -176,7 +176,7 @@ impl Share {
         });
         mark(&mut state, made, link.as_ref(), &stream, requester);
         let entered = state.stream(&stream);
-        entered.ranges.restore(self.client_memory(), open.payer(), entry.ranges.held());
+        entered.ranges.restore(self.client_memory(), open.account(), entry.ranges.held());
         if let (Some(holder), Some(right)) = (entry.holder(), right) {
             let RecordedRight { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };
@@ -202,8 +202,9 @@ impl Share {
                 return Err("another file has its address");
             }
             let named = made.paths.iter().filter_map(|path| self.find_path(path).ok().flatten());
-            let place = named.filter(|found| found.node.id() == node.id()).find_map(|found| found.place);
-            return Ok(RestoredFile { place, node });
+            let parent_and_name =
+                named.filter(|found| found.node.id() == node.id()).find_map(|found| found.parent_and_name);
+            return Ok(RestoredFile { parent_and_name, node });
         }
         let mut why = "its file is gone";
         for path in &made.paths {
@@ -233,7 +234,7 @@ impl Share {
             here = self.directories().enter(&here, (name, &real), node, Some(generation));
         }
         let found = self.look_up(&here, last, search)?;
-        Ok(found.map(|found| RestoredFile { place: Some((here, found.name)), node: found.node }))
+        Ok(found.map(|found| RestoredFile { parent_and_name: Some((here, found.name)), node: found.node }))
     }
 }
 

@@ -8,7 +8,7 @@ use volume::{Failure, Node, NodeKind};
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::parts::file::SET_GROUP;
-use crate::engine::values::host_lists::{HostNumbers, shown_now, write_access_list, write_lists};
+use crate::engine::values::host_lists::{HostIdMap, shown_now, write_access_list, write_lists};
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
 use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
@@ -41,7 +41,7 @@ impl Share {
     /// [`Refusal::AccessDenied`] if there are none; the volume's error.
     pub fn maximal_for(&self, caller: &Caller<'_>, open: &Open) -> Result<Rights, Refusal> {
         let security = self.security_of(open)?;
-        let parent = open.link.as_ref().map(|link| link.place().0);
+        let parent = open.link.as_ref().map(|link| link.parent_and_name().0);
         self.rights_on(caller, &security, parent.as_ref(), Rights::MAXIMUM_ALLOWED, open.options)
     }
 
@@ -136,7 +136,7 @@ impl Share {
         let kept = if is_directory { 0o700 } else { stat.mode & 0o200 | 0o400 };
         let on_host = stat.mode & 0o7000 | mode | kept;
         let mut record = Record { has_descriptor: true, ..before };
-        let numbers = HostNumbers(self.settings().accounts.clone());
+        let numbers = HostIdMap(self.settings().accounts.clone());
         let listed = write_lists(node, &mut record, descriptor, is_directory, on_host, &numbers);
         let on_host = *listed.as_ref().unwrap_or(&on_host);
         allowed_to_fail(listed.map(|_| ()))?;
@@ -263,7 +263,7 @@ impl Share {
             if let Some(mode) = set {
                 // The mode takes rights from a named user or group. The host's list must not give them back
                 // with the next mode.
-                let numbers = HostNumbers(self.settings().accounts.clone());
+                let numbers = HostIdMap(self.settings().accounts.clone());
                 let is_directory = open.file.is_directory;
                 let listed = write_access_list(node, &mut record, &descriptor, is_directory, mode, &numbers);
                 allowed_to_fail(listed.map(|_| ()))?;

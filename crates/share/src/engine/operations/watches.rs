@@ -47,7 +47,7 @@ impl Share {
         *own = Some(Arc::clone(&watch));
         drop(own);
         if self.volume().properties().tells_changes
-            && let Some(directory) = self.names().directory_of(&open.node, || open.place())
+            && let Some(directory) = self.names().directory_of(&open.node, || open.parent_and_name())
         {
             let tree = self.watches().tree_of(directory, recursive, self.directories(), self.descriptors());
             let is_cut = tree.is_cut();

@@ -66,27 +66,27 @@ pub(crate) struct File {
 
 /// One name of a file, as opens know it.
 pub(crate) struct HardLinkedName {
-    place: Mutex<(Arc<Directory>, Name)>,
+    parent_and_name: Mutex<(Arc<Directory>, Name)>,
 }
 
 impl HardLinkedName {
     /// The current parent and name.
-    pub fn place(&self) -> (Arc<Directory>, Name) {
-        self.place.lock().clone()
+    pub fn parent_and_name(&self) -> (Arc<Directory>, Name) {
+        self.parent_and_name.lock().clone()
     }
 
     pub fn set_place(&self, directory: Arc<Directory>, name: Name) {
-        *self.place.lock() = (directory, name);
+        *self.parent_and_name.lock() = (directory, name);
     }
 
     pub fn is_at(&self, directory: NodeId, name: &Name) -> bool {
-        let place = self.place.lock();
-        place.0.id == directory && place.1 == *name
+        let parent_and_name = self.parent_and_name.lock();
+        parent_and_name.0.id == directory && parent_and_name.1 == *name
     }
 
     /// Its current path from the root of the share.
     pub fn path(&self) -> Vec<Name> {
-        let (parent, name) = self.place();
+        let (parent, name) = self.parent_and_name();
         parent.path_to(&name)
     }
 }
@@ -314,7 +314,7 @@ impl FileState {
             return Arc::clone(&known.link);
         }
         let link = Arc::new(HardLinkedName {
-            place: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())),
+            parent_and_name: Mutex::new(Rank::LinkPlace, (Arc::clone(directory), name.clone())),
         });
         self.links.push(LinkState {
             link: Arc::clone(&link),

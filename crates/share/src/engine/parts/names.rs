@@ -57,12 +57,12 @@ impl Names {
     pub fn directory_of(
         &self,
         node: &Arc<dyn Node>,
-        place: impl FnOnce() -> Option<(Arc<Directory>, Name)>,
+        parent_and_name: impl FnOnce() -> Option<(Arc<Directory>, Name)>,
     ) -> Option<Arc<Directory>> {
         if let Some(known) = self.directories.get(node.id()) {
             return Some(known);
         }
-        let (parent, name) = place()?;
+        let (parent, name) = parent_and_name()?;
         Some(self.directories.enter(&parent, (&name, &name), Arc::clone(node), None))
     }
 

@@ -51,8 +51,8 @@ impl Watches {
         let mut places: HashMap<*const DirectoryWatch, usize> = HashMap::new();
         for (directory, mut change) in changes {
             let mut hear = |watch: Arc<DirectoryWatch>, change: &Change| {
-                let place = *places.entry(Arc::as_ptr(&watch)).or_insert(heard.len());
-                match heard.get_mut(place) {
+                let index = *places.entry(Arc::as_ptr(&watch)).or_insert(heard.len());
+                match heard.get_mut(index) {
                     Some((_, changes)) => changes.push(change.clone()),
                     None => heard.push((watch, vec![change.clone()])),
                 }

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use volume::security::posix::{self, Numbers};
+use volume::security::posix::{self, IdMap};
 use volume::security::{self, Descriptor, Privileges, Rights, Sid, Token, well_known};
 use volume::{Node, NodeKind, Note, Stat};
 
 use crate::engine::Share;
 use crate::engine::parts::names::directory::Directory;
-use crate::engine::values::host_lists::{HostNumbers, lists_of};
+use crate::engine::values::host_lists::{HostIdMap, lists_of};
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
 use crate::{Caller, Options, Refusal};
@@ -75,7 +75,7 @@ impl Share {
             });
         }
         let acl = lists_of(node, stat, record)?;
-        let numbers = HostNumbers(self.settings().accounts.clone());
+        let numbers = HostIdMap(self.settings().accounts.clone());
         let (owner, group) = (numbers.user(stat.uid), numbers.group(stat.gid));
         let is_directory = stat.kind == NodeKind::Directory;
         Ok(Security {

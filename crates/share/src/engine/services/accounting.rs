@@ -32,7 +32,7 @@ impl Share {
 
     /// Continues the counters of `before`, which this share replaces. Call it before anything is counted
     /// here.
-    pub fn count_on(&self, before: &Share) {
+    pub fn inherit_counters(&self, before: &Share) {
         self.counters().continue_with(before.all_counts());
     }
 

@@ -49,7 +49,7 @@ impl Share {
     /// A notice that [`crate::BreakListener::on_break`] had accepted cannot reach the holder after all. The
     /// right is revoked at once, unless its opens are kept for a holder that will hear of the break later.
     /// The caller holds no lock.
-    pub fn undelivered(&self, notice: &BreakNotice) {
+    pub fn break_undelivered(&self, notice: &BreakNotice) {
         if matches!(self.absent(notice), AbsentHolder::Stays) {
             return;
         }
@@ -58,7 +58,7 @@ impl Share {
     }
 
     /// A holder releases all its rights under a key, whether a break asked for it or not. Its opens stay.
-    pub fn give_up(&self, client: ClientKey, key: CacheKey, keyed: bool, now: Now) {
+    pub fn release_key(&self, client: ClientKey, key: CacheKey, keyed: bool, now: Now) {
         let Some((file, stream)) = self.rights().keys().find(&(client, key, keyed)) else {
             return;
         };

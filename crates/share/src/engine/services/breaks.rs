@@ -84,7 +84,7 @@ impl Share {
     }
 
     /// Whether a client's file under this key is marked for deletion through an open under the key.
-    pub fn goes(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
+    pub fn is_key_delete_pending(&self, client: ClientKey, key: CacheKey, keyed: bool) -> bool {
         self.rights().keys().elsewhere(&(client, key, keyed), None) == Some(true)
     }
 
@@ -183,7 +183,7 @@ impl Share {
     }
 
     /// Whether the holder has not yet acknowledged this very notice.
-    pub fn awaits(&self, notice: &BreakNotice) -> bool {
+    pub fn awaits_acknowledgment(&self, notice: &BreakNotice) -> bool {
         let holder = (notice.client, notice.key, notice.keyed);
         self.rights().keys().find(&holder).is_some_and(|(file, stream)| {
             file.state.lock().stream(&stream).grants.awaits_acknowledgment(&holder, notice.to)

@@ -25,7 +25,7 @@ impl Share {
         if self.watches().is_empty() {
             return;
         }
-        let (directory, name) = link.place();
+        let (directory, name) = link.parent_and_name();
         self.report_at(&directory, &name, stream, kind, what);
     }
 
@@ -73,7 +73,7 @@ impl Share {
 
     /// Reports that a stream was renamed.
     pub(crate) fn report_stream_rename(&self, link: &Arc<HardLinkedName>, from: Name, to: Name) {
-        let (directory, name) = link.place();
+        let (directory, name) = link.parent_and_name();
         let change = |kind, stream| {
             let stream = Some(stream);
             (&directory, Change { kind, path: vec![name.clone()], stream })
@@ -110,7 +110,7 @@ impl Share {
     // MS-SMB2 3.3.1.4
     pub(crate) fn directory_entry_changed(&self, open: &Open, cause: Cause) {
         if let Some(link) = &open.link {
-            self.entries_changed(&link.place().0, &open.requester(), cause);
+            self.entries_changed(&link.parent_and_name().0, &open.requester(), cause);
         }
     }
 

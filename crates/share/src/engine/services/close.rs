@@ -176,12 +176,12 @@ impl Share {
         identity: &Identity,
         cause: Cause,
     ) -> Result<(), Refusal> {
-        let (mut parent, mut name) = link.place();
+        let (mut parent, mut name) = link.parent_and_name();
         let mut changing = parent.change(&[&name]);
         // It may have been renamed during the wait.
         while !link.is_at(parent.id, &name) {
             drop(changing);
-            (parent, name) = link.place();
+            (parent, name) = link.parent_and_name();
             changing = parent.change(&[&name]);
         }
         if open.file.state.lock().link(link).is_some_and(|entry| entry.removed) {

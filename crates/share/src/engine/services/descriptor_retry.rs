@@ -4,7 +4,7 @@
 //! holds no lock, more is given up (`resource_relief`).
 
 use crate::engine::Share;
-use crate::memory::Payer;
+use crate::memory::MemoryAccount;
 use crate::{Caller, Refusal};
 
 impl Share {
@@ -26,8 +26,8 @@ impl Share {
     }
 
     /// Counts that a client wanted more memory than is left.
-    pub(crate) fn refuse_for_memory(&self, caller: &Caller<'_>, payer: Payer) -> Refusal {
-        self.client_memory().refuse(payer, &caller.identity.name, caller.now.mono_ns);
+    pub(crate) fn refuse_for_memory(&self, caller: &Caller<'_>, account: MemoryAccount) -> Refusal {
+        self.client_memory().refuse(account, &caller.identity.name, caller.now.mono_ns);
         Refusal::Exhausted
     }
 }

@@ -5,9 +5,9 @@
 //! over, or it yields to a request that needs its caching right. The thread that takes it out of the table of
 //! detached opens ([`DetachedTable`](crate::engine::parts::persistence::DetachedTable)) decides which.
 //!
-//! A client that is back ([`Share::returned`]) reclaims its opens before it does anything else. It does not
-//! know of the opens that it does not reclaim: they were closed while the server was unreachable, or the
-//! reply that created them was lost. Such an open is unclaimed, and is not kept for its whole time.
+//! A client that is back ([`Share::client_returned`]) reclaims its opens before it does anything else. It
+//! does not know of the opens that it does not reclaim: they were closed while the server was unreachable, or
+//! the reply that created them was lost. Such an open is unclaimed, and is not kept for its whole time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -48,7 +48,12 @@ impl Share {
     /// if that right is just being broken; [`Refusal::Exhausted`] if the share keeps as many as it may;
     /// [`Refusal::Gone`] if it is closed or detached already. The open is unchanged then, and the caller has
     /// to close it.
-    pub fn leave(&self, open: &Arc<Open>, how: Detached, cause: impl Into<Cause>) -> Result<(), Refusal> {
+    pub fn detach_open(
+        &self,
+        open: &Arc<Open>,
+        how: Detached,
+        cause: impl Into<Cause>,
+    ) -> Result<(), Refusal> {
         let cause = cause.into();
         self.report_pending(open, cause);
         let most = self.settings().max_detached;
@@ -191,7 +196,7 @@ impl Share {
     }
 
     /// A client's user is back. From now on it reclaims the opens that it still knows of.
-    pub fn returned(&self, client: ClientKey, user: &Sid, now: Now) {
+    pub fn client_returned(&self, client: ClientKey, user: &Sid, now: Now) {
         self.persistence().detached().sign((client, *user), now.mono_ns);
     }
 
@@ -210,7 +215,8 @@ impl Share {
         client: Option<ClientKey>,
         cause: Cause,
     ) -> bool {
-        let is_in = |open: &Open| open.link.as_ref().is_some_and(|link| link.place().0.id == directory);
+        let is_in =
+            |open: &Open| open.link.as_ref().is_some_and(|link| link.parent_and_name().0.id == directory);
         self.end_unclaimed_by(client, is_in, cause)
     }
 
@@ -232,7 +238,7 @@ impl Share {
     pub(crate) fn unclaimed_names_end(&self, directory: NodeId, owner: ReclaimOwner) -> Option<u64> {
         let (sign_ns, opens) = self.persistence().detached().not_taken_up(owner)?;
         let is_going = |open: &Arc<Open>| {
-            let link = open.link.as_ref().filter(|link| link.place().0.id == directory);
+            let link = open.link.as_ref().filter(|link| link.parent_and_name().0.id == directory);
             link.is_some() && open.file.is_deleted(link)
         };
         opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_ITS_OWN_WAY_NS))

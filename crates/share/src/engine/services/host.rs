@@ -276,7 +276,7 @@ impl Share {
             let state = file.state.lock();
             let is_conflict = state.streams.iter().any(|stream| !stream.grants.is_empty());
             let is_lost = |of: &LinkState| {
-                let (directory, name) = of.link.place();
+                let (directory, name) = of.link.parent_and_name();
                 gone.contains(&(directory.id, &name))
             };
             let has_lost = is_conflict && (state.has_unknown_names() || state.links.iter().any(is_lost));

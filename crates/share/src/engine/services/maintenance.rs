@@ -25,12 +25,12 @@ impl Share {
                 self.expire(&file, now.mono_ns);
             }
         }
-        self.before_batch(now);
+        self.maintain(now);
     }
 
     /// Takes in the host's events since the last call, and releases cached state that was not used lately.
     /// The upkeep of a share calls it periodically.
-    pub fn before_batch(&self, now: Now) {
+    pub fn maintain(&self, now: Now) {
         self.take_in(now.into());
         self.cache().drop_idle();
         self.directories().drop_idle();

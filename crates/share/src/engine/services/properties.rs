@@ -23,8 +23,8 @@ pub(crate) struct FileProperties {
 
 impl Share {
     /// Reads the properties that a decision about a file needs. Those known from another open are not read
-    /// again. `place` is its location, if that is known to be current, and `seen` the stat that the volume
-    /// returned just now.
+    /// again. `parent_and_name` is its location, if that is known to be current, and `seen` the stat
+    /// that the volume returned just now.
     ///
     /// # Errors
     /// The volume's error.
@@ -32,12 +32,12 @@ impl Share {
         &self,
         file: &Arc<File>,
         node: &dyn Node,
-        place: Option<&ParentAndName>,
+        parent_and_name: Option<&ParentAndName>,
         seen: Option<Stat>,
     ) -> Result<FileProperties, Refusal> {
-        let properties = self.properties_as_found(file, node, place, seen)?;
+        let properties = self.properties_as_found(file, node, parent_and_name, seen)?;
         if properties.security.is_overtaken && self.adopt_host_access(file, node) {
-            return self.properties_as_found(file, node, place, None);
+            return self.properties_as_found(file, node, parent_and_name, None);
         }
         Ok(properties)
     }
@@ -46,7 +46,7 @@ impl Share {
         &self,
         file: &Arc<File>,
         node: &dyn Node,
-        place: Option<&ParentAndName>,
+        parent_and_name: Option<&ParentAndName>,
         seen: Option<Stat>,
     ) -> Result<FileProperties, Refusal> {
         let stat = match seen {
@@ -63,7 +63,7 @@ impl Share {
         }
         let counted = || (self.cache().written(stat.id), file.own_changes.load(Ordering::SeqCst));
         let before = counted();
-        let record = self.load_record_at(node, place, &stat)?;
+        let record = self.load_record_at(node, parent_and_name, &stat)?;
         let security = self.load_security(node, &stat, &record)?;
         let mut state = file.state.lock();
         // Another request, or a program of the host, may have stored another one meanwhile.

@@ -142,7 +142,7 @@ impl Share {
     }
 
     /// Changes the note of a recorded open. The change is sure to survive after [`Share::commit_records`].
-    pub fn annotate(&self, open: &Open, note: Vec<u8>) {
+    pub fn set_record_note(&self, open: &Open, note: Vec<u8>) {
         if open.is_persistent() {
             self.note_change(JournalRecord::Note { id: open.id, note });
         }

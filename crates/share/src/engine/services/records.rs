@@ -74,7 +74,7 @@ impl Share {
     pub(crate) fn load_record_at(
         &self,
         node: &dyn Node,
-        place: Option<&ParentAndName>,
+        parent_and_name: Option<&ParentAndName>,
         stat: &Stat,
     ) -> Result<Record, Refusal> {
         if let Some(record) = self.cached_record(stat) {
@@ -82,7 +82,7 @@ impl Share {
         }
         let (written, stored) =
             (self.open_files().versions().written(stat.id), self.cache().written(stat.id));
-        let made = place.and_then(|(parent, name)| parent.made(name));
+        let made = parent_and_name.and_then(|(parent, name)| parent.made(name));
         if made.is_some_and(|made| made.has_no_record(stat, stored)) {
             return Ok(Record::default());
         }

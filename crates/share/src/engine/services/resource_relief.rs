@@ -83,14 +83,14 @@ impl Share {
     /// # Errors
     /// [`Refusal::Exhausted`]
     pub(crate) fn check_memory(&self, caller: &Caller<'_>, bytes: usize) -> Result<(), Refusal> {
-        let payer = self.client_memory().payer(caller.client, caller.identity);
-        let has_room = || self.client_memory().has_room(payer, bytes);
+        let account = self.client_memory().account(caller.client, caller.identity);
+        let has_room = || self.client_memory().has_room(account, bytes);
         // A client that has used its own part is no reason to end the state of others.
         let may_relieve = || self.client_memory().is_short(caller.now.mono_ns);
         if has_room() || (may_relieve() && self.relieve(caller.now) && has_room()) {
             return Ok(());
         }
-        Err(self.refuse_for_memory(caller, payer))
+        Err(self.refuse_for_memory(caller, account))
     }
 
     /// Gives state up if a shortage was reported by code that could not do so itself.

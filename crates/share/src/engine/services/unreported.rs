@@ -38,7 +38,7 @@ impl Share {
         if file.is_directory {
             return self.directories().get(file.id).is_some_and(|directory| directory.reports_changes());
         }
-        let above: Vec<_> = file.state.lock().links.iter().map(|of| of.link.place().0).collect();
+        let above: Vec<_> = file.state.lock().links.iter().map(|of| of.link.parent_and_name().0).collect();
         // A file that was found by its address has no known directory.
         !above.is_empty() && above.iter().all(|directory| directory.reports_changes())
     }

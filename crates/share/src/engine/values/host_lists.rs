@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use volume::security::posix::{self, Numbers, PosixAcl, PosixEntry, Tag};
+use volume::security::posix::{self, IdMap, PosixAcl, PosixEntry, Tag};
 use volume::security::{Descriptor, Sid};
 use volume::{Node, Note, Stat};
 
@@ -12,9 +12,9 @@ use crate::engine::values::config::AccountMapping;
 use crate::engine::values::record::{Record, ShownDescriptor, named_hash};
 
 /// Users and groups of the host as the share knows them.
-pub(crate) struct HostNumbers(pub Arc<dyn AccountMapping>);
+pub(crate) struct HostIdMap(pub Arc<dyn AccountMapping>);
 
-impl Numbers for HostNumbers {
+impl IdMap for HostIdMap {
     fn user(&self, uid: u32) -> Sid {
         self.0.user_sid(uid)
     }
@@ -56,7 +56,7 @@ pub(crate) fn write_lists(
     descriptor: &Descriptor,
     is_directory: bool,
     mode: u32,
-    numbers: &HostNumbers,
+    numbers: &HostIdMap,
 ) -> volume::Result<u32> {
     if !record.access_list && !record.default_list {
         return Ok(mode);
@@ -79,7 +79,7 @@ pub(crate) fn write_access_list(
     descriptor: &Descriptor,
     is_directory: bool,
     mode: u32,
-    numbers: &HostNumbers,
+    numbers: &HostIdMap,
 ) -> volume::Result<u32> {
     if !record.access_list {
         return Ok(mode);

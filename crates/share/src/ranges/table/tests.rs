@@ -13,11 +13,11 @@ fn range(start: u64, len: u64, kind: RangeKind) -> RangeRequest {
 }
 
 fn exact(table: &mut Ranges, who: u128, wanted: &[RangeRequest]) -> Result<(), Refusal> {
-    table.lock(owner(who), who as u64, Payer::NOBODY, LockRule::Exact, wanted)
+    table.lock(owner(who), who as u64, MemoryAccount::NOBODY, LockRule::Exact, wanted)
 }
 
 fn merging(table: &mut Ranges, who: u128, wanted: RangeRequest) -> Result<(), Refusal> {
-    table.lock(owner(who), who as u64, Payer::NOBODY, LockRule::Merging, &[wanted])
+    table.lock(owner(who), who as u64, MemoryAccount::NOBODY, LockRule::Merging, &[wanted])
 }
 
 fn bounds(table: &Ranges, who: u128) -> Vec<(u64, u64)> {

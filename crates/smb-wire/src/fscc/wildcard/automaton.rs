@@ -40,8 +40,8 @@ impl Automaton {
         let words = tokens.len() / 64 + 1;
         let row = |is_in: &dyn Fn(&Token) -> bool| {
             let mut row = vec![0; words];
-            for (place, _) in tokens.iter().enumerate().filter(|(_, token)| is_in(token)) {
-                row[place / 64] |= 1 << (place % 64);
+            for (position, _) in tokens.iter().enumerate().filter(|(_, token)| is_in(token)) {
+                row[position / 64] |= 1 << (position % 64);
             }
             row
         };

@@ -43,8 +43,9 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
     if !tree.leads_to(engine) {
         return Err(NOT_FOUND);
     }
-    let goes =
-        |lease: Lease| engine.goes(create_record.client, CacheKey(u128::from_le_bytes(lease.key.0)), true);
+    let goes = |lease: Lease| {
+        engine.is_key_delete_pending(create_record.client, CacheKey(u128::from_le_bytes(lease.key.0)), true)
+    };
     let is_lost = create_record.lease.is_some_and(|lease| !goes(lease));
     Stop::when(is_lost && !is_named(engine, file, parsed), NtStatus::INVALID_PARAMETER)?;
     // MS-SMB2 3.3.5.9.12

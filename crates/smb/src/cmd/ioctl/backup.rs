@@ -106,8 +106,8 @@ fn mapped(extents: &[Extent], start: u64, cluster: u64) -> Vec<MappedExtent> {
         if begin > at {
             out.push(MappedExtent { next_vcn: number(begin), lcn: MappedExtent::NOWHERE });
         }
-        let place = extent.place.filter(|place| place.is_multiple_of(cluster));
-        let lcn = place.map_or(MappedExtent::NOWHERE, |place| number(place / cluster));
+        let physical = extent.physical.filter(|physical| physical.is_multiple_of(cluster));
+        let lcn = physical.map_or(MappedExtent::NOWHERE, |physical| number(physical / cluster));
         out.push(MappedExtent { next_vcn: number(end), lcn });
         at = end;
     }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn runs_are_told_in_clusters_with_the_holes_between_them() {
-        let extent = |at, len, place| Extent { at, len, place };
+        let extent = |at, len, physical| Extent { at, len, physical };
         let runs = [
             extent(0, 8192, Some(40_960)),
             extent(8192, 4096, None),

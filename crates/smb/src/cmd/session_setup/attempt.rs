@@ -27,10 +27,10 @@ impl LogOn<'_, '_> {
             return Ok((setup.acceptor.step(token, &users, now), claimed));
         };
         let waiter = self.connection.waiter_for(self.request);
-        let (key, place) = (server.password_delays.key(&user, from), self.request.queued_attempt.take());
+        let (key, queued) = (server.password_delays.key(&user, from), self.request.queued_attempt.take());
         let acceptor = &mut self.connection.setups[at].acceptor;
         let tried = server.password_delays.judge(
-            PasswordAttempt { key, place, waiter, delay_ns, now_ns: now.mono_ns },
+            PasswordAttempt { key, queued, waiter, delay_ns, now_ns: now.mono_ns },
             || {
                 let step = acceptor.step(token, &users, now);
                 let has_failed = matches!(step, Step::Refused(Refusal::WrongCredentials));
@@ -39,7 +39,7 @@ impl LogOn<'_, '_> {
         );
         match tried {
             AttemptOutcome::Judged(step) => Ok((step, Some(user))),
-            AttemptOutcome::Later(place) => Err(Stop::Park(ParkReason::LogOnDelay(place))),
+            AttemptOutcome::Later(queued) => Err(Stop::Park(ParkReason::LogOnDelay(queued))),
             AttemptOutcome::Refused => {
                 let why = "too many tries for this user from this address wait already";
                 self.warn(&user, why, "log-on refused");

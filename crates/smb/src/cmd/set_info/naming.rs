@@ -127,7 +127,7 @@ mod tests {
         new_stream(Utf16::new(&utf16::encode(text)).unwrap(), false)
     }
 
-    fn place(text: &str, syntax: Syntax) -> Result<ParsedPath, Stop> {
+    fn parse_path(text: &str, syntax: Syntax) -> Result<ParsedPath, Stop> {
         target(Utf16::new(&utf16::encode(text)).unwrap(), syntax)
     }
 
@@ -161,10 +161,10 @@ mod tests {
 
     #[test]
     fn a_file_goes_to_a_path_below_the_root() {
-        assert_eq!(place("a\\b", Syntax::Windows).ok().unwrap().names.len(), 2);
-        assert_eq!(place("a:b", Syntax::Posix).ok().unwrap().names.len(), 1);
-        assert_eq!(status(place("\\a", Syntax::Windows)), Some(NtStatus::INVALID_PARAMETER));
-        assert_eq!(status(place("..\\a", Syntax::Windows)), Some(NtStatus::OBJECT_PATH_SYNTAX_BAD));
-        assert_eq!(status(place("a:b", Syntax::Windows)), Some(NtStatus::SHARING_VIOLATION));
+        assert_eq!(parse_path("a\\b", Syntax::Windows).ok().unwrap().names.len(), 2);
+        assert_eq!(parse_path("a:b", Syntax::Posix).ok().unwrap().names.len(), 1);
+        assert_eq!(status(parse_path("\\a", Syntax::Windows)), Some(NtStatus::INVALID_PARAMETER));
+        assert_eq!(status(parse_path("..\\a", Syntax::Windows)), Some(NtStatus::OBJECT_PATH_SYNTAX_BAD));
+        assert_eq!(status(parse_path("a:b", Syntax::Windows)), Some(NtStatus::SHARING_VIOLATION));
     }
 }

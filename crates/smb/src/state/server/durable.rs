@@ -48,7 +48,7 @@ impl Server {
             return true;
         }
         let how = Detached { until_ns, yields, keeper: Arc::clone(&self.reaper), token };
-        match engine.leave(file, how, cause) {
+        match engine.detach_open(file, how, cause) {
             Ok(()) => true,
             Err(why) => {
                 tracing::debug!(open = open.id.persistent, %why, "a durable Open is not kept");

@@ -83,7 +83,7 @@ impl Server {
         self.index.enter(&open, true);
         let until_ns = now.mono_ns.saturating_add(keep_ns);
         let how = Detached { until_ns, yields: false, keeper: Arc::clone(&self.reaper), token: volatile };
-        config.engine.leave(file, how, now).map_err(|_| {
+        config.engine.detach_open(file, how, now).map_err(|_| {
             self.opens.remove(volatile);
             self.index.remove(&open);
             "there are too many"

@@ -388,13 +388,13 @@ impl Client {
             RequestOwner::Worker(at) | RequestOwner::Back(at) => self.workers[at].handle.as_ref(),
             RequestOwner::Acknowledgement(_) => None,
         };
-        let place = CellLayout {
+        let layout = CellLayout {
             file: through.map(|handle| handle.id),
             channel_sequence: self.session.channel_sequence,
             slot_cells: scene.shape.slot_cells(),
         };
         let line = &mut self.session.lines[on];
-        let (frame, id) = requests::build(&mut line.peer, &pending.task, place);
+        let (frame, id) = requests::build(&mut line.peer, &pending.task, layout);
         line.requests.push_back(frame);
         pending.sent = Some((line.number, id));
         let (owner, op) = (pending.owner, pending.task.op);

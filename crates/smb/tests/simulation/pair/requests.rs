@@ -92,15 +92,15 @@ pub fn path(file: usize) -> String {
 }
 
 /// The request for a task, protected for this channel, with its message id.
-pub fn build(peer: &mut Peer, task: &Task, place: CellLayout) -> (Vec<u8>, u64) {
+pub fn build(peer: &mut Peer, task: &Task, layout: CellLayout) -> (Vec<u8>, u64) {
     let mut header = peer.header_for(command(&task.op), CELL as usize);
-    header.set_channel_sequence(place.channel_sequence);
+    header.set_channel_sequence(layout.channel_sequence);
     // MS-SMB2 3.2.4.1.5
     if task.is_replay && matches!(header.command(), SmbCommand::Create | SmbCommand::Write) {
         header.set_flags(header.flags() | Flags::REPLAY_OPERATION);
     }
     let id = header.message_id();
-    let message = whole(&header, |out| write_body(task, place, out));
+    let message = whole(&header, |out| write_body(task, layout, out));
     (peer.compound(vec![message], false), id)
 }
 
@@ -125,8 +125,8 @@ fn command(op: &Op) -> SmbCommand {
     }
 }
 
-fn write_body(task: &Task, place: CellLayout, out: &mut Vec<u8>) {
-    let file_id = place.file.unwrap_or(FileId::RELATED);
+fn write_body(task: &Task, layout: CellLayout, out: &mut Vec<u8>) {
+    let file_id = layout.file.unwrap_or(FileId::RELATED);
     match task.op {
         Op::Open(wish) => {
             let mut flags = DurableFlags::empty();
@@ -141,9 +141,9 @@ fn write_body(task: &Task, place: CellLayout, out: &mut Vec<u8>) {
         }
         Op::Lock { slot, exclusive } => {
             let kind = if exclusive { LockFlags::EXCLUSIVE_LOCK } else { LockFlags::SHARED_LOCK };
-            range(task, file_id, (slot, place.slot_cells), kind | LockFlags::FAIL_IMMEDIATELY, out);
+            range(task, file_id, (slot, layout.slot_cells), kind | LockFlags::FAIL_IMMEDIATELY, out);
         }
-        Op::Unlock { slot } => range(task, file_id, (slot, place.slot_cells), LockFlags::UNLOCK, out),
+        Op::Unlock { slot } => range(task, file_id, (slot, layout.slot_cells), LockFlags::UNLOCK, out),
         Op::Close => close::Request { flags: close::CloseFlags::empty(), file_id }.write(out),
         Op::Acknowledge { key, state } => {
             oplock_break::Request::Lease(oplock_break::AcknowledgedLease { key, state }).write(out);

@@ -18,7 +18,7 @@ const FIRST_ADVERTISED: u32 = 0x4000_0000;
 
 /// The reason why an address is not offered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Withheld {
+pub enum NotOfferedReason {
     /// It is a loopback address.
     Loopback,
     /// It is ambiguous without the name of the client's interface.
@@ -41,7 +41,7 @@ pub struct Candidate {
     /// Name of the interface; `advertise` for an advertised address.
     pub interface: String,
     /// The reason why it is not offered. None if it is.
-    pub withheld: Option<Withheld>,
+    pub withheld: Option<NotOfferedReason>,
 }
 
 /// All addresses of the host and of the configuration, with the offered ones marked.
@@ -56,7 +56,7 @@ pub fn weigh(
         let known = all.iter_mut().find(|candidate| candidate.told.address == advertised.address);
         if let Some(known) = known {
             // An address that is down cannot be reached, so it is not offered even if it is advertised.
-            known.withheld = known.withheld.filter(|why| *why == Withheld::Down);
+            known.withheld = known.withheld.filter(|why| *why == NotOfferedReason::Down);
             known.told.offered = known.withheld.is_none();
             known.told.link_speed_bps = advertised.link_speed_bps.or(known.told.link_speed_bps);
             continue;
@@ -98,7 +98,7 @@ fn candidate(at: &InterfaceAddress, listen: &[SocketAddr], rss: Rss) -> Candidat
     }
 }
 
-fn withheld(at: &InterfaceAddress, listen: &[SocketAddr]) -> Option<Withheld> {
+fn withheld(at: &InterfaceAddress, listen: &[SocketAddr]) -> Option<NotOfferedReason> {
     let link_local = match at.address {
         IpAddr::V4(four) => four.is_link_local(),
         IpAddr::V6(six) => six.is_unicast_link_local(),
@@ -107,11 +107,11 @@ fn withheld(at: &InterfaceAddress, listen: &[SocketAddr]) -> Option<Withheld> {
         listen == at.address || listen.is_unspecified() && listen.is_ipv4() == at.address.is_ipv4()
     });
     let reasons = [
-        (at.loopback || at.address.is_loopback(), Withheld::Loopback),
-        (link_local, Withheld::LinkLocal),
-        (!at.up, Withheld::Down),
-        (!at.settled, Withheld::Unsettled),
-        (!listened, Withheld::NotListened),
+        (at.loopback || at.address.is_loopback(), NotOfferedReason::Loopback),
+        (link_local, NotOfferedReason::LinkLocal),
+        (!at.up, NotOfferedReason::Down),
+        (!at.settled, NotOfferedReason::Unsettled),
+        (!listened, NotOfferedReason::NotListened),
     ];
     reasons.into_iter().find_map(|(applies, why)| applies.then_some(why))
 }
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    fn why(host: &InterfaceAddress, listen: &str) -> Option<Withheld> {
+    fn why(host: &InterfaceAddress, listen: &str) -> Option<NotOfferedReason> {
         let listen = [listen.parse().unwrap(), "[::]:445".parse().unwrap()];
         let weighed = weigh(std::slice::from_ref(host), &listen, Rss::Always, &[]);
         assert_eq!(weighed[0].told.offered, weighed[0].withheld.is_none());
@@ -205,13 +205,13 @@ mod tests {
         let nic = on(2, "eth0", "192.0.2.1");
         assert_eq!(why(&nic, any), None);
         assert_eq!(why(&nic, "192.0.2.1:445"), None);
-        assert_eq!(why(&nic, "192.0.2.2:445"), Some(Withheld::NotListened));
-        assert_eq!(why(&InterfaceAddress { up: false, ..nic.clone() }, any), Some(Withheld::Down));
-        assert_eq!(why(&InterfaceAddress { settled: false, ..nic }, any), Some(Withheld::Unsettled));
-        assert_eq!(why(&on(1, "lo", "127.0.0.1"), any), Some(Withheld::Loopback));
-        assert_eq!(why(&on(1, "lo", "192.0.2.7"), any), Some(Withheld::Loopback));
-        assert_eq!(why(&on(2, "eth0", "169.254.7.7"), any), Some(Withheld::LinkLocal));
-        assert_eq!(why(&on(2, "eth0", "fe80::1"), any), Some(Withheld::LinkLocal));
+        assert_eq!(why(&nic, "192.0.2.2:445"), Some(NotOfferedReason::NotListened));
+        assert_eq!(why(&InterfaceAddress { up: false, ..nic.clone() }, any), Some(NotOfferedReason::Down));
+        assert_eq!(why(&InterfaceAddress { settled: false, ..nic }, any), Some(NotOfferedReason::Unsettled));
+        assert_eq!(why(&on(1, "lo", "127.0.0.1"), any), Some(NotOfferedReason::Loopback));
+        assert_eq!(why(&on(1, "lo", "192.0.2.7"), any), Some(NotOfferedReason::Loopback));
+        assert_eq!(why(&on(2, "eth0", "169.254.7.7"), any), Some(NotOfferedReason::LinkLocal));
+        assert_eq!(why(&on(2, "eth0", "fe80::1"), any), Some(NotOfferedReason::LinkLocal));
         assert_eq!(why(&on(2, "eth0", "2001:db8::1"), any), None);
     }
 
@@ -245,7 +245,7 @@ mod tests {
         // An address whose interface is down cannot be reached.
         let down = [InterfaceAddress { up: false, ..host[0].clone() }];
         let all = weigh(&down, &listen, Rss::Always, &advertise);
-        assert_eq!((all[0].told.offered, all[0].withheld), (false, Some(Withheld::Down)));
+        assert_eq!((all[0].told.offered, all[0].withheld), (false, Some(NotOfferedReason::Down)));
         assert!(all[1].told.offered);
     }
 }

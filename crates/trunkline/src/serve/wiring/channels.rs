@@ -6,13 +6,13 @@
 use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use admin::channels::{LargeReads, Reason, Row, SessionChannels, Traffic, Tried, Use};
+use admin::channels::{ConnectionCounts, LargeReads, Reason, Row, SendMethodCost, SessionChannels, Traffic};
 use smb::account::ChannelRule;
 use smb::interfaces::{self, NetworkAddress};
 use smb::state::Handle;
 use smb::state::Session;
 
-use super::addresses::{Candidate, Withheld};
+use super::addresses::{Candidate, NotOfferedReason};
 use super::report;
 use crate::calendar::rfc3339;
 
@@ -66,7 +66,7 @@ fn connection(channel: &Handle, told: &[NetworkAddress], now_ns: u64) -> Row {
         server_interface_index: at.if_index,
         server_link_speed: at.link_speed_bps,
         server_rss_capable: at.rss,
-        channel: Some(Use {
+        channel: Some(ConnectionCounts {
             channel_id: channel.id.to_string(),
             client_port: channel.peer.remote.port(),
             server_port: channel.peer.local.port(),
@@ -85,7 +85,7 @@ fn connection(channel: &Handle, told: &[NetworkAddress], now_ns: u64) -> Row {
 
 /// Whether a connection's large reads are copied or sent by sendfile.
 pub fn large_reads(transfer: &wire::Transfer) -> LargeReads {
-    let tried = transfer.trial().map(|trial| Tried {
+    let tried = transfer.trial().map(|trial| SendMethodCost {
         copied_cpu_us: trial.copied.cpu_ns / 1000,
         sendfile_cpu_us: trial.uncopied.cpu_ns / 1000,
         copied_us: trial.copied.time_ns / 1000,
@@ -156,11 +156,11 @@ impl ChannelConditions {
         }
         if let Some(withheld) = at.withheld {
             return match withheld {
-                Withheld::Loopback => Reason::Loopback,
-                Withheld::LinkLocal => Reason::LinkLocal,
-                Withheld::Down => Reason::Down,
-                Withheld::Unsettled => Reason::Unsettled,
-                Withheld::NotListened => Reason::NotListened,
+                NotOfferedReason::Loopback => Reason::Loopback,
+                NotOfferedReason::LinkLocal => Reason::LinkLocal,
+                NotOfferedReason::Down => Reason::Down,
+                NotOfferedReason::Unsettled => Reason::Unsettled,
+                NotOfferedReason::NotListened => Reason::NotListened,
             };
         }
         let near = at.prefix.is_none_or(|prefix| {
@@ -221,7 +221,7 @@ mod tests {
         }
     }
 
-    fn at(address: &str, prefix: Option<u8>, withheld: Option<Withheld>) -> Candidate {
+    fn at(address: &str, prefix: Option<u8>, withheld: Option<NotOfferedReason>) -> Candidate {
         let address = address.parse().unwrap();
         let offered = withheld.is_none();
         Candidate {
@@ -234,7 +234,7 @@ mod tests {
 
     #[test]
     fn what_rules_out_a_session_comes_before_what_speaks_against_an_address() {
-        let lo = at("127.0.0.1", Some(8), Some(Withheld::Loopback));
+        let lo = at("127.0.0.1", Some(8), Some(NotOfferedReason::Loopback));
         assert_eq!(conditions().against(&lo), Reason::Loopback);
         assert_eq!(ChannelConditions { announced: false, ..conditions() }.against(&lo), Reason::NotAnnounced);
         assert_eq!(

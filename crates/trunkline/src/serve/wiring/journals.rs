@@ -63,7 +63,7 @@ pub fn keep_clients(state: &StateDir, journal: &Path, nfs: &nfs::Server) -> Resu
     nfs.keep_clients(Arc::new(kept), &found.records, &boot, net::now())
         .map_err(|why| format!("the NFS clients' record {}: {why}", journal.display()))?;
     if is_missing || !found.damage.is_empty() {
-        nfs.doubt_records();
+        nfs.mark_records_incomplete();
     }
     Ok(())
 }

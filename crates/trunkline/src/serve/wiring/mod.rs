@@ -344,7 +344,7 @@ impl AssembledServer {
         share_relocation::check_free(leaving, &self.server, share, path)?;
         let served = self.open(share, path, config, &plan.config)?;
         if let Some((_, before)) = share_relocation::before(engines, share, path) {
-            served.engine.count_on(&before.engine);
+            served.engine.inherit_counters(&before.engine);
         }
         Ok(served)
     }
@@ -425,7 +425,7 @@ impl AssembledServer {
             let (restored, are_some_lost) =
                 journals::keep(share, &self.state, &journal, &served.engine, users)?;
             if are_some_lost {
-                self.nfs.list().iter().for_each(|(_, server)| server.doubt_records());
+                self.nfs.list().iter().for_each(|(_, server)| server.mark_records_incomplete());
             }
             return Ok(restored);
         }
@@ -436,7 +436,9 @@ impl AssembledServer {
     fn end_sessions_of_removed_users(&self) {
         for session in self.server.sessions() {
             let user = session.authenticated().filter(|proved| !proved.anonymous);
-            let Some(gone) = user.filter(|user| !self.server.knows(&user.identity)) else { continue };
+            let Some(gone) = user.filter(|user| !self.server.is_current_user(&user.identity)) else {
+                continue;
+            };
             let (user, id) = (&gone.identity.name, session.id);
             tracing::info!(user, session = id, "the user was removed, and their connections are closed");
             for channel in session.channels() {
@@ -481,7 +483,7 @@ fn keep(
             let sweep = swept.elapsed() >= SWEEP;
             for served in &all {
                 // The share may be idle but still have a watcher.
-                served.engine.before_batch(now);
+                served.engine.maintain(now);
                 served.engine.write_noted();
                 served.engine.compact_record();
                 if served.engine.next_deadline().is_some_and(|at| at <= now.mono_ns) {

@@ -16,7 +16,7 @@ const KEPT: usize = 60;
 
 /// A sample of a share's counters.
 #[derive(Clone, Copy)]
-struct Look {
+struct CounterSample {
     operations: u64,
     bytes: u64,
     at_ns: u64,
@@ -24,7 +24,7 @@ struct Look {
 
 #[derive(Default)]
 struct RecentRates {
-    last: Option<Look>,
+    last: Option<CounterSample>,
     /// Operations and bytes a second.
     rates: VecDeque<(u64, u64)>,
 }
@@ -47,7 +47,7 @@ impl SharePeaks {
                     habits.operations(TransactionKind::Read) + habits.operations(TransactionKind::Write);
                 bytes += habits.bytes.iter().sum::<u64>();
             }
-            recent.note(Look { operations, bytes, at_ns: now_ns });
+            recent.note(CounterSample { operations, bytes, at_ns: now_ns });
             next.insert(engine.number(), recent);
         }
         *known = next;
@@ -60,7 +60,7 @@ impl SharePeaks {
 }
 
 impl RecentRates {
-    fn note(&mut self, look: Look) {
+    fn note(&mut self, look: CounterSample) {
         if let Some(last) = self.last {
             let ns = look.at_ns.saturating_sub(last.at_ns).max(1);
             let rate = |more: u64| {
@@ -89,7 +89,7 @@ mod tests {
         let mut recent = RecentRates::default();
         let second = 1_000_000_000;
         let mut look = |at: u64, operations| {
-            recent.note(Look { operations, bytes: operations * 4096, at_ns: at * second });
+            recent.note(CounterSample { operations, bytes: operations * 4096, at_ns: at * second });
             recent.most()
         };
         assert_eq!(look(0, 1000), (0, 0), "what was before is not of this second");

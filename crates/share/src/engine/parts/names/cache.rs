@@ -444,8 +444,8 @@ impl Cache {
 }
 
 /// If the volume itself folds case, one file has many exact names, and events report one of them.
-pub(crate) fn can_remember(facts: &volume::VolumeProperties) -> bool {
-    facts.tells_changes && !facts.folds_case
+pub(crate) fn can_remember(properties: &volume::VolumeProperties) -> bool {
+    properties.tells_changes && !properties.folds_case
 }
 
 #[cfg(test)]

@@ -143,14 +143,14 @@ impl Directory {
     fn new(
         volume: &Arc<dyn Volume>,
         node: Arc<dyn Node>,
-        place: Option<(Arc<Directory>, Name)>,
+        parent_and_name: Option<(Arc<Directory>, Name)>,
         cache: &Arc<Cache>,
     ) -> Arc<Directory> {
         let tells = volume.properties().tells_changes && volume.watch(node.as_ref()).is_ok();
         Arc::new(Directory {
             id: node.id(),
             node,
-            location: Mutex::new(Rank::Location, Location::new(place)),
+            location: Mutex::new(Rank::Location, Location::new(parent_and_name)),
             changing: Mutex::of_default(Rank::NamesChange),
             under_way: AtomicUsize::new(0),
             contents: Mutex::of_default(Rank::Contents),
@@ -306,9 +306,9 @@ impl Directory {
     /// The directories above it, nearest first, each with the name that leads down from it.
     pub fn ancestors(self: &Arc<Self>) -> Vec<(Arc<Directory>, Name)> {
         let mut out = Vec::new();
-        let mut at = self.place();
+        let mut at = self.parent_and_name();
         while let Some((parent, name)) = at {
-            at = parent.place();
+            at = parent.parent_and_name();
             out.push((parent, name));
             if out.len() > 4096 {
                 break;
@@ -610,8 +610,8 @@ impl Directories {
         found: Evidence,
     ) -> Arc<Directory> {
         let directory = self.get(node.id()).unwrap_or_else(|| {
-            let place = (Arc::clone(entry.parent), entry.name.clone());
-            Directory::new(&self.volume, node, Some(place), &self.cache)
+            let parent_and_name = (Arc::clone(entry.parent), entry.name.clone());
+            Directory::new(&self.volume, node, Some(parent_and_name), &self.cache)
         });
         self.clock.fetch_add(1, Ordering::Relaxed);
         self.touch(&directory);

@@ -212,8 +212,8 @@ impl Recorder {
 
     /// Returns when all records noted before are on stable storage. May block.
     pub fn commit(&self) -> Result<(), volume::Failure> {
-        let place = self.write()?;
-        self.journal.commit(place)
+        let position = self.write()?;
+        self.journal.commit(position)
     }
 
     /// Whether the journal is large enough to check how much of it is outdated.

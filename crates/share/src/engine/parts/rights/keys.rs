@@ -29,31 +29,31 @@ impl Keys {
     /// The stream that the right is on.
     pub fn find(&self, holder: &Holder) -> Option<(Arc<File>, Arc<Stream>)> {
         let keys = self.0.lock();
-        let place = keys.get(holder)?;
-        Some((place.file.upgrade()?, place.stream.upgrade()?))
+        let entry = keys.get(holder)?;
+        Some((entry.file.upgrade()?, entry.stream.upgrade()?))
     }
 
     /// Whether the key is in use for another stream. If it is, whether that one is marked for deletion.
     pub fn elsewhere(&self, holder: &Holder, stream: Option<&Arc<Stream>>) -> Option<bool> {
         let keys = self.0.lock();
-        let place = keys.get(holder).filter(|place| place.file.strong_count() > 0)?;
-        let there = place.stream.upgrade()?;
+        let entry = keys.get(holder).filter(|entry| entry.file.strong_count() > 0)?;
+        let there = entry.stream.upgrade()?;
         let is_here = stream.is_some_and(|stream| Arc::ptr_eq(stream, &there));
-        (!is_here).then_some(place.goes)
+        (!is_here).then_some(entry.goes)
     }
 
     /// A right is on this stream.
     pub fn enter(&self, holder: Holder, file: &Arc<File>, stream: &Arc<Stream>) {
         let mut keys = self.0.lock();
         let goes =
-            keys.get(&holder).is_some_and(|place| place.goes && place.stream.ptr_eq(&Arc::downgrade(stream)));
+            keys.get(&holder).is_some_and(|entry| entry.goes && entry.stream.ptr_eq(&Arc::downgrade(stream)));
         keys.insert(holder, KeyedStream { file: Arc::downgrade(file), stream: Arc::downgrade(stream), goes });
     }
 
     /// No right under this key is on the stream any more.
     pub fn leave(&self, holder: &Holder, stream: &Arc<Stream>) {
         let mut keys = self.0.lock();
-        if keys.get(holder).is_some_and(|place| place.stream.ptr_eq(&Arc::downgrade(stream))) {
+        if keys.get(holder).is_some_and(|entry| entry.stream.ptr_eq(&Arc::downgrade(stream))) {
             keys.remove(holder);
         }
     }
@@ -62,18 +62,18 @@ impl Keys {
     pub fn set_goes(&self, requester: &Requester, stream: &Arc<Stream>, goes: bool) {
         let (Some(client), Some((key, keyed))) = (requester.client, requester.key) else { return };
         let mut keys = self.0.lock();
-        if let Some(place) = keys.get_mut(&(client, key, keyed))
-            && place.stream.ptr_eq(&Arc::downgrade(stream))
+        if let Some(entry) = keys.get_mut(&(client, key, keyed))
+            && entry.stream.ptr_eq(&Arc::downgrade(stream))
         {
-            place.goes = goes;
+            entry.goes = goes;
         }
     }
 
     /// The right belongs to another client from now on.
     pub fn rename(&self, holder: Holder, client: ClientKey) {
         let mut keys = self.0.lock();
-        if let Some(place) = keys.remove(&holder) {
-            keys.insert((client, holder.1, holder.2), place);
+        if let Some(entry) = keys.remove(&holder) {
+            keys.insert((client, holder.1, holder.2), entry);
         }
     }
 }

@@ -59,7 +59,7 @@ pub(crate) struct DirectoryEntry<'a> {
 /// The location of a directory.
 pub(super) struct Location {
     /// None for the root.
-    place: Option<(Arc<Directory>, Name)>,
+    parent_and_name: Option<(Arc<Directory>, Name)>,
     /// The count of moves by others at which this location, and those above it, were known to be right.
     as_of: u64,
     /// The count of moves by clients since which none has moved it. None: it was entered a moment ago, and
@@ -68,12 +68,12 @@ pub(super) struct Location {
 }
 
 impl Location {
-    pub fn new(place: Option<(Arc<Directory>, Name)>) -> Location {
-        Location { place, as_of: NEVER, renamed: None }
+    pub fn new(parent_and_name: Option<(Arc<Directory>, Name)>) -> Location {
+        Location { parent_and_name, as_of: NEVER, renamed: None }
     }
 
     fn is_at(&self, parent: &Directory, name: &Name) -> bool {
-        self.place.as_ref().is_some_and(|(above, own)| above.id == parent.id && own == name)
+        self.parent_and_name.as_ref().is_some_and(|(above, own)| above.id == parent.id && own == name)
     }
 }
 
@@ -84,8 +84,8 @@ impl Directory {
     }
 
     /// The parent directory and the name there; none for the root.
-    pub fn place(&self) -> Option<(Arc<Directory>, Name)> {
-        self.location.lock().place.clone()
+    pub fn parent_and_name(&self) -> Option<(Arc<Directory>, Name)> {
+        self.location.lock().parent_and_name.clone()
     }
 }
 
@@ -122,10 +122,10 @@ impl Directories {
         let renamed = self.moves.by_clients.fetch_add(1, Ordering::AcqRel) + 1;
         let as_of = if self.is_placed_as_of(parent, before.by_others) { before.by_others } else { NEVER };
         if let Some(directory) = self.get(id) {
-            let place = Some((Arc::clone(parent), name.clone()));
+            let parent_and_name = Some((Arc::clone(parent), name.clone()));
             let old = mem::replace(
                 &mut *directory.location.lock(),
-                Location { place, as_of, renamed: Some(renamed) },
+                Location { parent_and_name, as_of, renamed: Some(renamed) },
             );
             drop(old);
         }
@@ -172,7 +172,7 @@ impl Directories {
             return;
         }
         location.as_of = as_of;
-        let old = location.place.replace((Arc::clone(parent), name.clone()));
+        let old = location.parent_and_name.replace((Arc::clone(parent), name.clone()));
         drop(location);
         drop(old);
     }

@@ -38,8 +38,8 @@ fn stands(
 }
 
 /// The recorded location, and whether it is known to be right.
-fn place(directories: &Directories, it: &Directory) -> (NodeId, Name, bool) {
-    let (parent, name) = it.place().unwrap();
+fn location_of(directories: &Directories, it: &Directory) -> (NodeId, Name, bool) {
+    let (parent, name) = it.parent_and_name().unwrap();
     (parent.id, name, directories.is_placed(it))
 }
 
@@ -66,19 +66,19 @@ fn a_place_that_is_noted_late_does_not_take_the_one_of_a_move_since() {
             stands(&directories, &c, (&a, str::from_utf8(old.as_bytes()).unwrap()), directories.moves());
         }
         let new = (a.id, old.clone(), true);
-        assert_eq!(place(&directories, &c), new, "{by_client}");
+        assert_eq!(location_of(&directories, &c), new, "{by_client}");
         directories.enter_as(root.entry(&old), Arc::clone(&node), Evidence::Told(early));
-        assert_eq!(place(&directories, &c), new, "{by_client}: as the host said before");
+        assert_eq!(location_of(&directories, &c), new, "{by_client}: as the host said before");
         for generation in [Some(generation), None] {
             directories.enter(&root, (&old, &old), Arc::clone(&node), generation);
-            assert_eq!(place(&directories, &c), new, "{by_client}: as it was found at {generation:?}");
+            assert_eq!(location_of(&directories, &c), new, "{by_client}: as it was found at {generation:?}");
         }
         // The next move was not reported yet, and the location of the directory above is not known to be
         // right.
         a.node.rename(&old, b.node.as_ref(), &old, false, None).unwrap();
         directories.note_moved();
         directories.enter(&b, (&old, &old), Arc::clone(&node), Some(b.generation()));
-        assert_eq!(place(&directories, &c), (b.id, old.clone(), false), "{by_client}");
+        assert_eq!(location_of(&directories, &c), (b.id, old.clone(), false), "{by_client}");
     }
 }
 

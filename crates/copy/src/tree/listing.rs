@@ -10,7 +10,7 @@ use crate::name;
 pub(crate) struct Fetched {
     pub(crate) content: Bytes,
     /// Its attributes after it was read.
-    pub(crate) facts: Attributes,
+    pub(crate) attributes: Attributes,
     /// Whether it has named streams, if that matters.
     pub(crate) has_streams: bool,
 }
@@ -19,7 +19,7 @@ pub(crate) struct Fetched {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) name: String,
-    pub(crate) facts: Attributes,
+    pub(crate) attributes: Attributes,
 }
 
 /// The listing of a directory.
@@ -32,13 +32,13 @@ pub(crate) struct Listing {
 
 impl Listing {
     /// Adds a name in the form of the side.
-    pub(crate) fn add(&mut self, raw: &[u8], facts: Attributes) {
+    pub(crate) fn add(&mut self, raw: &[u8], attributes: Attributes) {
         let usable = match std::str::from_utf8(raw) {
             Ok(name) => name::check(name).map(|()| name.to_owned()),
             Err(_) => Err("its name is not UTF-8, which a copy needs; rename it".to_owned()),
         };
         match usable {
-            Ok(name) => self.entries.push(Entry { name, facts }),
+            Ok(name) => self.entries.push(Entry { name, attributes }),
             Err(why) => self.unusable.push((String::from_utf8_lossy(raw).into_owned(), why)),
         }
     }
@@ -46,7 +46,7 @@ impl Listing {
 
 /// The place of a new file. The less there is to spare, the less work a small file takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Spot {
+pub(crate) enum TargetName {
     /// There may be another file.
     Taken,
     /// There is no other file.
@@ -55,10 +55,10 @@ pub(crate) enum Spot {
     Unseen,
 }
 
-impl Spot {
+impl TargetName {
     /// The place in which `there` was found.
-    pub(crate) fn of(there: Option<Attributes>) -> Spot {
-        if there.is_none() { Spot::Free } else { Spot::Taken }
+    pub(crate) fn of(there: Option<Attributes>) -> TargetName {
+        if there.is_none() { TargetName::Free } else { TargetName::Taken }
     }
 }
 

@@ -10,7 +10,7 @@ use smb_wire::Guid;
 use smb_wire::create::FileInfo;
 use tokio::sync::{OnceCell, watch};
 
-use crate::error::{Doing, Error, FileResult};
+use crate::error::{Error, ErrorContext, FileResult};
 use crate::plan::Access;
 
 /// The most channels of a session.
@@ -46,11 +46,11 @@ impl Order {
 }
 
 /// A new session, and the result of the query of the root.
-pub(super) type Arrived = (Live, client::Result<FileInfo>);
+pub(super) type Arrived = (ReconnectingSession, client::Result<FileInfo>);
 
 /// A session with a share.
 #[derive(Debug)]
-pub(super) struct Live {
+pub(super) struct ReconnectingSession {
     smb: Session,
     pub(super) tree: Tree,
     /// The same session as [`client::remote`] has it.
@@ -62,10 +62,14 @@ pub(super) struct Live {
     source_share: OnceCell<Tree>,
 }
 
-impl Live {
+impl ReconnectingSession {
     /// Opens a session with the share.
-    pub(super) async fn begin(remote: &Url, access: &Access, order: Order) -> Result<Live, Error> {
-        Live::begin_in_place_of(None, remote, access, order).await
+    pub(super) async fn begin(
+        remote: &Url,
+        access: &Access,
+        order: Order,
+    ) -> Result<ReconnectingSession, Error> {
+        ReconnectingSession::begin_in_place_of(None, remote, access, order).await
     }
 
     /// Opens a session with the share and queries the root.
@@ -73,28 +77,28 @@ impl Live {
         let (connection, session) = log_on(None, remote, access, order).await?;
         let arrived = session.connect_and_look(&remote.share, &remote.path).await;
         let (tree, found) = arrived.doing(|| connecting_to(remote))?;
-        Ok((Live::new(&connection, session, tree), found))
+        Ok((ReconnectingSession::new(&connection, session, tree), found))
     }
 
     /// Opens another session with the share. The server may not know yet that `lost` is gone, and keep its
     /// opens.
     pub(super) async fn begin_in_place_of(
-        lost: Option<&Live>,
+        lost: Option<&ReconnectingSession>,
         remote: &Url,
         access: &Access,
         order: Order,
-    ) -> Result<Live, Error> {
+    ) -> Result<ReconnectingSession, Error> {
         let (connection, session) = log_on(lost, remote, access, order).await?;
         let tree = session.connect(&remote.share).await.doing(|| connecting_to(remote))?;
-        Ok(Live::new(&connection, session, tree))
+        Ok(ReconnectingSession::new(&connection, session, tree))
     }
 
-    fn new(connection: &Connection, session: Session, tree: Tree) -> Live {
+    fn new(connection: &Connection, session: Session, tree: Tree) -> ReconnectingSession {
         let server = connection.negotiated().server_guid;
         let (smb, connection) = (session.clone(), connection.clone());
         let remote = RemoteSession::Smb { connection, session, tree: tree.clone() };
         let (further, source_share) = (Arc::default(), OnceCell::new());
-        Live { smb, tree, session: remote, further, server, source_share }
+        ReconnectingSession { smb, tree, session: remote, further, server, source_share }
     }
 
     /// Queries the addresses of further channels in the background. Later the query would wait behind the
@@ -116,7 +120,7 @@ impl Live {
     }
 
     /// Whether both sessions are with one server.
-    pub(super) fn is_at_server_of(&self, other: &Live) -> bool {
+    pub(super) fn is_at_server_of(&self, other: &ReconnectingSession) -> bool {
         // MS-SMB2 2.2.4
         self.server != Guid::ZERO && self.server == other.server
     }
@@ -133,7 +137,7 @@ fn connecting_to(remote: &Url) -> String {
 
 /// Connects and logs on.
 async fn log_on(
-    lost: Option<&Live>,
+    lost: Option<&ReconnectingSession>,
     remote: &Url,
     access: &Access,
     order: Order,

@@ -9,17 +9,17 @@ use crate::error::FileResult;
 
 /// The length of a file, or its length after the pending writes.
 #[derive(Debug)]
-pub(super) struct Reach(Mutex<u64>);
+pub(super) struct FileLength(Mutex<u64>);
 
-impl Reach {
-    pub(super) fn new(end: u64) -> Reach {
-        Reach(Mutex::new(end))
+impl FileLength {
+    pub(super) fn new(end: u64) -> FileLength {
+        FileLength(Mutex::new(end))
     }
 
     /// Notes a write up to `end` that is about to begin.
     pub(super) async fn note(&self, end: u64) {
-        let mut reach = self.0.lock().await;
-        *reach = end.max(*reach);
+        let mut length = self.0.lock().await;
+        *length = end.max(*length);
     }
 
     /// Extends the file to `end` with `set` if it is shorter. Nothing is noted and nothing else extended
@@ -29,19 +29,19 @@ impl Reach {
         end: u64,
         set: impl AsyncFnOnce() -> FileResult<()>,
     ) -> FileResult<MutexGuard<'_, u64>> {
-        let mut reach = self.0.lock().await;
-        if *reach < end {
+        let mut length = self.0.lock().await;
+        if *length < end {
             set().await?;
-            *reach = end;
+            *length = end;
         }
-        Ok(reach)
+        Ok(length)
     }
 
     /// Sets the length to `end` with `set`.
     pub(super) async fn set(&self, end: u64, set: impl AsyncFnOnce() -> FileResult<()>) -> FileResult<()> {
-        let mut reach = self.0.lock().await;
+        let mut length = self.0.lock().await;
         set().await?;
-        *reach = end;
+        *length = end;
         Ok(())
     }
 }
@@ -57,9 +57,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_length_is_never_set_before_what_is_written() {
-        let (reach, is_set) = (Arc::new(Reach::new(0)), Arc::new(AtomicBool::new(false)));
+        let (length, is_set) = (Arc::new(FileLength::new(0)), Arc::new(AtomicBool::new(false)));
         let ((begun, has_begun), (go, may_go)) = (oneshot::channel(), oneshot::channel());
-        let (of_task, sets) = (Arc::clone(&reach), Arc::clone(&is_set));
+        let (of_task, sets) = (Arc::clone(&length), Arc::clone(&is_set));
         let extending = tokio::spawn(async move {
             let set = async || {
                 begun.send(()).unwrap();
@@ -71,7 +71,7 @@ mod tests {
         });
         has_begun.await.unwrap();
         // A piece behind it waits until the length is set.
-        let of_task = Arc::clone(&reach);
+        let of_task = Arc::clone(&length);
         let writing = tokio::spawn(async move {
             of_task.note(64).await;
             is_set.load(Ordering::Relaxed)
@@ -82,16 +82,16 @@ mod tests {
         extending.await.unwrap().unwrap();
         assert!(writing.await.unwrap());
         // A piece before it sets none any more, and one behind it does.
-        drop(reach.extend(32, async || unreachable!("it would cut off what was written")).await.unwrap());
+        drop(length.extend(32, async || unreachable!("it would cut off what was written")).await.unwrap());
         let is_set = AtomicBool::new(false);
         let set = async || {
             is_set.store(true, Ordering::Relaxed);
             Ok(())
         };
-        drop(reach.extend(80, set).await.unwrap());
+        drop(length.extend(80, set).await.unwrap());
         assert!(is_set.swap(false, Ordering::Relaxed));
-        reach.set(8, async || Ok(())).await.unwrap();
-        drop(reach.extend(9, set).await.unwrap());
+        length.set(8, async || Ok(())).await.unwrap();
+        drop(length.extend(9, set).await.unwrap());
         assert!(is_set.into_inner());
     }
 }

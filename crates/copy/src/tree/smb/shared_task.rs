@@ -13,14 +13,14 @@ const SILENCE: Duration = Duration::from_secs(30);
 
 /// Work that one task does for all tasks that need it at the same time.
 #[derive(Debug, Default)]
-pub(super) struct Together {
+pub(super) struct SharedTask {
     /// The number of completed runs.
     done: AtomicU64,
     /// The result of the last run. The lock is held during a run.
     last: Mutex<Option<FileResult<()>>>,
 }
 
-impl Together {
+impl SharedTask {
     /// Runs `work`, or waits for the present run and returns its result.
     pub(super) async fn once<F: Future<Output = FileResult<()>>>(
         &self,
@@ -65,7 +65,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_came_of_it_is_shared_by_all_who_have_waited_and_not_by_who_comes_later() {
-        let together = Arc::new(Together::default());
+        let together = Arc::new(SharedTask::default());
         let (times, gate) = (Arc::new(AtomicU64::new(0)), Arc::new(tokio::sync::Semaphore::new(0)));
         let work = || {
             let (together, times, gate) = (Arc::clone(&together), Arc::clone(&times), Arc::clone(&gate));

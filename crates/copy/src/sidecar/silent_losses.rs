@@ -13,10 +13,10 @@ use crate::error::FileResult;
 const HELD: std::ops::Range<i128> = 0..(1 << 31) * 1_000_000_000;
 
 /// Counts the data of an object with these attributes that the copy at `path` has not kept.
-pub(crate) async fn check(shared: &CopyContext, path: &str, facts: &Attributes) -> FileResult<()> {
+pub(crate) async fn check(shared: &CopyContext, path: &str, attributes: &Attributes) -> FileResult<()> {
     let keep = &shared.plan.keep;
-    let special = if keep.attributes { facts.special() } else { 0 };
-    let is_odd = keep.times && !HELD.contains(&facts.modified);
+    let special = if keep.attributes { attributes.special() } else { 0 };
+    let is_odd = keep.times && !HELD.contains(&attributes.modified);
     if special == 0 && !is_odd {
         return Ok(());
     }
@@ -26,7 +26,7 @@ pub(crate) async fn check(shared: &CopyContext, path: &str, facts: &Attributes) 
     if there.special() & special != special {
         lost.push(Lost::Special);
     }
-    if is_odd && there.modified.div_euclid(100) != facts.modified.div_euclid(100) {
+    if is_odd && there.modified.div_euclid(100) != attributes.modified.div_euclid(100) {
         lost.push(Lost::Time);
     }
     shared.lose(&lost);
@@ -34,6 +34,6 @@ pub(crate) async fn check(shared: &CopyContext, path: &str, facts: &Attributes) 
 }
 
 /// Whether [`check`] has anything to examine.
-pub(crate) fn is_doubtful(facts: &Attributes) -> bool {
-    facts.special() != 0 || !HELD.contains(&facts.modified)
+pub(crate) fn is_doubtful(attributes: &Attributes) -> bool {
+    attributes.special() != 0 || !HELD.contains(&attributes.modified)
 }
