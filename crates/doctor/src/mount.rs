@@ -139,9 +139,12 @@ fn mounted(mountinfo: &str, path: &str) -> Option<Mount> {
         let Some((before, behind)) = line.split_once(" - ") else { continue };
         let before: Vec<&str> = before.split(' ').collect();
         let behind: Vec<&str> = behind.split(' ').collect();
-        let (Some(mount_point), [kind, source, of_super]) = (before.get(4), behind.as_slice()) else { continue };
+        let (Some(mount_point), [kind, source, of_super]) = (before.get(4), behind.as_slice()) else {
+            continue;
+        };
         let mount_point = unescape(mount_point);
-        let holds = path == mount_point || path.starts_with(&format!("{}/", mount_point.trim_end_matches('/')));
+        let holds =
+            path == mount_point || path.starts_with(&format!("{}/", mount_point.trim_end_matches('/')));
         // A later mount at the same place hides the earlier one.
         if !holds || best.as_ref().is_some_and(|(length, _)| mount_point.len() < *length) {
             continue;
