@@ -98,7 +98,8 @@ impl Server {
         self.grace.keep(kept).map_err(|_| "its client cannot come back")
     }
 
-    /// Adds a client that has created its first session to the client records, unless it has ended. May block.
+    /// Adds a client that has created its first session to the client records. A client that has ended is not
+    /// added. May block.
     pub fn record_client(&self, client: &Client) {
         self.grace.is_back(client.key);
         if !self.client_records.is_recording() {

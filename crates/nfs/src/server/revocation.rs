@@ -1,9 +1,9 @@
 //! Revocation of a client's state by an administrator (RFC 8881 8.5).
 //!
-//! The engine closes the open or releases the locks, so that others get the file at once. The state leaves the
-//! table, and its client keeps only the key. A request that names its stateid gets NFS4ERR_ADMIN_REVOKED, and
-//! every SEQUENCE of the client says SEQ4_STATUS_ADMIN_STATE_REVOKED until FREE_STATEID has acknowledged the
-//! last such state (RFC 8881 18.46.3).
+//! The engine closes the open or releases the locks, so that others get the file at once. The state leaves
+//! the table, and the server remembers only its key with its client. A request that names its stateid gets
+//! NFS4ERR_ADMIN_REVOKED, and every SEQUENCE of the client says SEQ4_STATUS_ADMIN_STATE_REVOKED until
+//! FREE_STATEID has acknowledged the last such state (RFC 8881 18.46.3).
 //!
 //! Another client may lock and change the file meanwhile. So a client that has not acknowledged a revocation
 //! must not reclaim after a restart of the server (RFC 8881 8.4.3). Its client record is struck off until

@@ -595,7 +595,7 @@ impl Client {
         strike();
     }
 
-    /// Ends a revocation. What it has revoked was added before.
+    /// Ends a revocation. The revoked states were added before.
     pub(crate) fn finish_revocation(&self) {
         self.recording.lock().revocations -= 1;
     }
