@@ -162,7 +162,7 @@ pub(crate) struct Cache {
 
 impl Cache {
     /// A cache for at most `bytes` bytes: two thirds for names, a quarter for attribute records and
-    /// descriptors, the rest for new files. Nodes hold descriptors from `descriptors`.
+    /// security descriptors, the rest for new files. Nodes hold host descriptors from `descriptors`.
     pub fn new(bytes: usize, descriptors: &Arc<Descriptors>, is_on: bool) -> Cache {
         let none = Descriptors::new(0);
         Cache {
