@@ -66,7 +66,7 @@ async fn a_step_that_is_not_answered_is_named_although_the_server_is_there() {
     for (done, (name, command)) in steps.into_iter().enumerate() {
         let (error, asked) = hanging_after(done).await;
         assert!(matches!(error, Error::Late { step, after } if (step, after) == (name, TIME)), "{error}");
-        assert!(error.is_loss() && error.to_string().contains("see there what it waits for"), "{error}");
+        assert!(error.is_loss() && error.to_string().contains("look there for the cause"), "{error}");
         assert_eq!(asked.first(), Some(&command));
     }
 }
