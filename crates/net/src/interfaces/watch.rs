@@ -60,7 +60,10 @@ pub fn watch(mut on_change: impl FnMut(&[InterfaceAddress]) + Send + 'static) ->
                     None
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the host's addresses cannot be read; the last known addresses stay in use");
+                    tracing::warn!(
+                        %error,
+                        "the host's addresses cannot be read; the last known addresses stay in use"
+                    );
                     Some(RETRY)
                 }
             };

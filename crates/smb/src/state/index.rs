@@ -51,7 +51,8 @@ struct RecentReplays {
 pub struct CreateAttempt {
     /// Its session. Each session counts its own sequence.
     pub session: u64,
-    /// Whether its header has SMB2_FLAGS_REPLAY_OPERATION. A CREATE without it is late once a replay has come.
+    /// Whether its header has SMB2_FLAGS_REPLAY_OPERATION. A CREATE without it is late once a replay has
+    /// come.
     pub is_replay: bool,
     /// Its ChannelSequence. The client increments it when it loses a channel.
     pub sequence: u16,

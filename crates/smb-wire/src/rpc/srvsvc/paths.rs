@@ -171,7 +171,8 @@ enum Forbidden {
     Computer,
     /// Those of [`Default`](Forbidden::Default), `*`, and blanks.
     Domain,
-    /// Those of [`Default`](Forbidden::Default). `*` is allowed only at the end of names of the greatest length.
+    /// Those of [`Default`](Forbidden::Default). `*` is allowed only at the end of names of the greatest
+    /// length.
     Destination,
 }
 
