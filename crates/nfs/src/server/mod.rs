@@ -266,11 +266,8 @@ impl Server {
         true
     }
 
-    /// Closes the engine's open behind a state that was removed or revoked. Only the first call does.
+    /// Closes the engine's open behind a state that was removed.
     fn close_open(&self, state: &LockingState, now: Now) {
-        if !state.begin_close() {
-            return;
-        }
         // A change in progress replaces the open by another one.
         let _modes = state.opened().map(|open| open.changing.lock());
         let mut opened = self.opened.lock();

@@ -42,7 +42,7 @@ impl Server {
     /// block.
     pub fn revoke(&self, client: u64, other: &[u8; 12], now: Now) -> Option<Revocation> {
         let client = self.clients.get(client)?;
-        let state = self.live_state(&client, other)?;
+        let state = self.live_state(client.id, other)?;
         // The lock on the states is taken after the commit: other clients may wait for the same lock.
         client.begin_revocation(|| self.client_records.remove(&[client.key]));
         let revoked = self.revoke_live(&client, &state, other, now);
@@ -62,7 +62,7 @@ impl Server {
     ) -> Option<Revocation> {
         let _lock = self.lock_states(client, &known.export, known.node);
         // Another request may have ended it before this one had the lock.
-        let state = self.live_state(client, other)?;
+        let state = self.live_state(client.id, other)?;
         let mut revoked = Revocation::default();
         if let Some(open) = state.opened() {
             let of = OwnerOnFile { owner: &open.owner, export: state.export.id, node: state.node };
@@ -87,10 +87,11 @@ impl Server {
         Some(revoked)
     }
 
-    /// The state that a stateid names, unless it was revoked before.
-    fn live_state(&self, client: &Client, other: &[u8; 12]) -> Option<Arc<LockingState>> {
+    /// The state of a client that a stateid names, unless it was revoked before.
+    #[must_use]
+    pub fn live_state(&self, client: u64, other: &[u8; 12]) -> Option<Arc<LockingState>> {
         let key = stateid::key_of(self.config.instance, other)?;
-        let state = self.states.get(key).filter(|state| state.client == client.id)?.share();
+        let state = self.states.get(key).filter(|state| state.client == client)?.share();
         let is_taken = state.delegation().is_some_and(|delegation| delegation.is_revoked());
         (!is_taken && !state.is_admin_revoked()).then_some(state)
     }

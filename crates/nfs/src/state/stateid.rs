@@ -30,8 +30,6 @@ pub struct LockingState {
     seqid: AtomicU32,
     /// An administrator has revoked it (RFC 8881 8.5).
     is_admin_revoked: AtomicBool,
-    /// The engine's open behind it is closed, or somebody is closing it.
-    is_closed: AtomicBool,
     kind: StateKind,
     /// Its charge on the memory for clients.
     _charge: Charge,
@@ -109,20 +107,9 @@ impl LockingState {
             StateKind::Delegation(delegation) => (delegation.holding.load().open.account(), &[]),
         };
         let charge = export.engine.client_memory().charge(account, state_bytes(owner));
-        let (is_admin_revoked, is_closed) = (AtomicBool::new(false), AtomicBool::new(false));
+        let is_admin_revoked = AtomicBool::new(false);
         let seqid = AtomicU32::new(1);
-        LockingState {
-            key,
-            client,
-            export,
-            handle,
-            node,
-            seqid,
-            is_admin_revoked,
-            is_closed,
-            kind,
-            _charge: charge,
-        }
+        LockingState { key, client, export, handle, node, seqid, is_admin_revoked, kind, _charge: charge }
     }
 
     /// A new open.
@@ -169,12 +156,6 @@ impl LockingState {
     #[must_use]
     pub fn is_admin_revoked(&self) -> bool {
         self.is_admin_revoked.load(Ordering::Acquire)
-    }
-
-    /// Whether the caller is the one that has to close the engine's open behind it.
-    #[must_use]
-    pub fn begin_close(&self) -> bool {
-        !self.is_closed.swap(true, Ordering::AcqRel)
     }
 
     /// The delegation, if it is one.

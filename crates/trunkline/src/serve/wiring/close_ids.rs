@@ -89,8 +89,7 @@ fn close_smb(server: &smb::Server, id: FileId) -> Option<ClosedState> {
 }
 
 fn revoke(server: &Arc<nfs::Server>, client: u64, other: &[u8; 12]) -> Option<ClosedState> {
-    let id = CloseId::Nfs(client, *other);
-    let state = server.all_states().into_iter().find(|state| CloseId::of_state(state, server) == id)?;
+    let state = server.live_state(client, other)?;
     let holding = state.holding();
     let closed = ClosedState {
         protocol: "nfs".to_owned(),

@@ -34,12 +34,12 @@ pub fn fill(server: &smb::Server, nfs: &Servers, engines: &EngineList, status: &
         }
         status.sessions.insert(id, one_session(&session));
     }
-    for open in server.opens.all() {
-        one_open(server, engines, &open, status);
+    let opens = server.opens.all();
+    for open in &opens {
+        one_open(server, engines, open, status);
     }
     let of_nfs = nfs_report::locks(nfs);
-    let opens = server.opens.all();
-    let of_smb = opens.iter().map(|open| (open.lock_owner(), CloseId::Smb(open.id).to_string())).collect();
+    let of_smb = opens.iter().map(|open| (open.lock_owner(), open.id)).collect();
     for (path, engine) in engines {
         locks(path, engine, (&of_smb, &of_nfs), status);
     }
@@ -225,7 +225,7 @@ pub fn caching_mask(caching: Caching) -> Mask {
 }
 
 /// The ids of SMB's opens by the owners of the ranges that are locked through them.
-type SmbOwners = HashMap<share::LockOwner, String>;
+type SmbOwners = HashMap<share::LockOwner, smb_wire::FileId>;
 
 fn locks(root: &Path, engine: &share::Share, of: (&SmbOwners, &LockNames), status: &mut Status) {
     let (of_smb, of_nfs) = of;
@@ -233,7 +233,7 @@ fn locks(root: &Path, engine: &share::Share, of: (&SmbOwners, &LockNames), statu
         let name = shown(&held.path, None);
         let key = root.join(&name).display().to_string();
         let by_nfs = of_nfs.get(&(held.owner, held.node));
-        let by_smb = of_smb.get(&held.owner).cloned().unwrap_or_default();
+        let by_smb = of_smb.get(&held.owner).map_or_else(String::new, |id| CloseId::Smb(*id).to_string());
         let entry = Lock {
             share_file_id: by_nfs
                 .map_or_else(|| held.owner.owner.to_string(), |names| names.in_words.clone()),
