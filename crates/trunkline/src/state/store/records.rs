@@ -24,6 +24,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use parking_lot::{Mutex, RwLock};
+use redb::backends::FileBackend;
 use redb::{
     Database, ReadTransaction, ReadableDatabase, ReadableTable, TableDefinition, TableHandle,
     WriteTransaction,
@@ -97,7 +98,8 @@ impl Records {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        let database = Database::builder().create_file(options().create_new(true).open(&new)?)?;
+        let database = Database::builder()
+            .create_with_backend(FileBackend::new(options().create_new(true).open(&new)?)?)?;
         let write = database.begin_write()?;
         commit(write, &Contents::default(), &edits, 1)?;
         drop(database);
@@ -126,7 +128,8 @@ impl Records {
             found.refuse_if_older_than(recorded_generation(path).ok().flatten())
         })?;
         let (database, found) = guarded(|| {
-            let mut database = Database::builder().create_file(options().open(path)?)?;
+            let mut database =
+                Database::builder().create_with_backend(FileBackend::new(options().open(path)?)?)?;
             // Bytes outside of records may be damaged too, and redb repairs them here.
             let found = examine(&mut database, tables)?;
             Ok((database, found))
