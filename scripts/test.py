@@ -78,6 +78,7 @@ ALONE = [
     ("strangers", ["proving/strangers/run.py"], 180),
     ("kernel-doctor", ["proving/kernel_client/doctor.py"], 300),
     ("doctor", ["proving/doctor/faults.py", "--short"], 180),
+    ("footprint", ["proving/footprint/run.py"], 120),
 ]
 INSTALL = (["scripts/foreign"], 900)
 # All stages together. Whoever runs this as a job has a limit too, and a table that says what was cut off beats none.

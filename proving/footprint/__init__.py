@@ -1,0 +1,1 @@
+"""What an unused server costs."""
