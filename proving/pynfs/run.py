@@ -165,7 +165,7 @@ def judge(tally: Tally, results: dict[str, tuple[str, str]], kind: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--pynfs", type=Path, default=os.environ.get("PYNFS"), help="a checkout of pynfs")
+    parser.add_argument("--pynfs", type=Path, default=os.environ.get("PYNFS") or None, help="a checkout of pynfs")
     parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
     parser.add_argument("--minor", type=int, nargs="+", choices=(1, 2), default=(1, 2))
     parser.add_argument("--only", nargs="+", default=[], metavar="CODE", help="tests or groups, by the suite's own names")

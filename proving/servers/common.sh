@@ -48,6 +48,9 @@ wait_for_port() {
   die "no answer on $target:$port: $(tail -n 5 "$state/log" 2>/dev/null)"
 }
 
+# A server's script may replace this: it ends processes that the server has left behind.
+end_helpers() { :; }
+
 stop() {
   local pid
   pid=$(cat "$state/pid" 2>/dev/null) || return 0
@@ -60,9 +63,11 @@ stop() {
     kill -9 "$pid" || true
     echo "$(basename "$0"): the server did not end within 30 s of SIGTERM" >&2
     rm -f "$state/pid"
+    end_helpers
     return 1
   fi
   rm -f "$state/pid"
+  end_helpers
 }
 
 main() {
@@ -78,7 +83,7 @@ main() {
       ;;
     stop)
       (($# == 2)) || die "usage: stop DIR"
-      state=$2/server
+      state=$(realpath -ms "$2")/server
       stop
       ;;
     status)

@@ -32,6 +32,9 @@ present() {
   die "smbd is missing: apt-get install samba"
 }
 
+# Samba's RPC services belong to no process group of smbd and outlive it.
+end_helpers() { pkill -f -- "(samba-dcerpcd|rpcd_[a-z]+) --configfile=$state/smb.conf" || true; }
+
 write_accounts() {
   cp /etc/passwd "$state/passwd"
   cp /etc/group "$state/group"
