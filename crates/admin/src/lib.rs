@@ -5,7 +5,8 @@
 //! holds the values of a status under the names of `smbstatus --json`. [`channels`] holds those of
 //! Multichannel, [`nfs`] those of NFS clients, [`usage`] the files on shares, [`transactions`] the counters,
 //! and [`workload`] what clients mostly do. [`objects`] are accounts and shares, [`keys`] the keys with which
-//! accounts log on, [`open_files`] opens and locks to be closed.
+//! accounts log on, [`open_files`] opens and locks to be closed, [`health`]
+//! the words alive and ready.
 //!
 //! [`http`] and [`prometheus`] are for programs that gather metrics. [`api`] is for programs and people who
 //! have the token, with [`overview`] for the admin page; [`tls`] lets other hosts in.
@@ -14,6 +15,7 @@ pub mod api;
 pub mod channels;
 pub mod client;
 pub mod deadline;
+pub mod health;
 pub mod http;
 pub mod keys;
 pub mod limits;
@@ -36,6 +38,7 @@ pub mod workload;
 
 pub use channels::Channels;
 pub use client::{ClientError, ControlClient};
+pub use health::Health;
 pub use keys::{AccountKey, AccountKeys, KeyName};
 pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;
@@ -44,6 +47,9 @@ pub use workload::Workload;
 
 /// A server that can be controlled. Every call returns soon. The answers are for people.
 pub trait Controlled: Send + Sync + 'static {
+    /// Whether the server is ready. The call may take a few seconds when a disk does not answer.
+    fn health(&self) -> Health;
+
     /// Sessions, connections, opens and locks.
     fn status(&self) -> Status;
 

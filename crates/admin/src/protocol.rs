@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::objects::{Change, Changed, Kind, Object};
-use crate::{AccountKey, AccountKeys, Channels, KeyName, Status, Transactions, Workload};
+use crate::{AccountKey, AccountKeys, Channels, Health, KeyName, Status, Transactions, Workload};
 
 /// The longest request, in bytes with its line end.
 pub const MAX_REQUEST: usize = 64 * 1024;
@@ -15,6 +15,8 @@ pub const MAX_RESPONSE: usize = 128 * 1024 * 1024;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
+    /// Whether the server is ready.
+    Health,
     /// Sessions, connections, opens and locks.
     Status,
     /// The connections that carry each session.
@@ -65,6 +67,8 @@ pub enum Request {
 pub enum Response {
     /// The request is carried out.
     Done,
+    /// The answer to [`Request::Health`].
+    Health(Box<Health>),
     /// The answer to [`Request::Status`].
     Status(Box<Status>),
     /// The answer to [`Request::Channels`].

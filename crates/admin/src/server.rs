@@ -146,6 +146,7 @@ async fn read_request(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
 fn act(server: &dyn Controlled, request: Request) -> Response {
     let done = |result: Result<(), String>| result.map_or_else(Response::Refused, |()| Response::Done);
     match request {
+        Request::Health => Response::Health(Box::new(server.health())),
         Request::Status => Response::Status(Box::new(server.status())),
         Request::Channels => Response::Channels(Box::new(server.channels())),
         Request::Transactions => Response::Transactions(Box::new(server.transactions())),

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use crate::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, RefusalKind};
 use crate::open_files::ClosedState;
 use crate::{
-    AccountKey, AccountKeys, Channels, Controlled, KeyName, NtHash, Status, Transactions, UserChange,
+    AccountKey, AccountKeys, Channels, Controlled, Health, KeyName, NtHash, Status, Transactions, UserChange,
     UserEntry, Workload,
 };
 
@@ -25,6 +25,9 @@ pub fn object(kind: Kind) -> Object {
 }
 
 impl Controlled for Fake {
+    fn health(&self) -> Health {
+        Health::new(false, 1, Vec::new())
+    }
     fn status(&self) -> Status {
         Status { version: "7".to_owned(), ..Status::default() }
     }

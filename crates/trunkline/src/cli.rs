@@ -61,6 +61,8 @@ pub enum CliCommand {
         #[arg(long, global = true)]
         json: bool,
     },
+    /// Say whether the running server is ready for clients: one line, exit status 0 or 1
+    Health(HealthArgs),
     /// Make the running server read its configuration again; sessions stay
     Reload(LocationArgs),
     /// Stop the running server; no acknowledged write is lost
@@ -111,6 +113,28 @@ pub struct TransactionsArgs {
         value_parser = clap::value_parser!(u64).range(1..=3600)
     )]
     pub watch: Option<u64>,
+}
+
+/// Options of `health`.
+#[derive(Debug, Clone, Args)]
+pub struct HealthArgs {
+    /// Only ask whether the server answers, also while it stops or has no share that works
+    #[arg(long)]
+    pub live: bool,
+    /// Seconds within which the server must have answered
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 5,
+        value_parser = clap::value_parser!(u64).range(1..=3600)
+    )]
+    pub timeout: u64,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The server or the state directory to work on.
+    #[command(flatten)]
+    pub location: LocationArgs,
 }
 
 /// Options that select a server or its state.

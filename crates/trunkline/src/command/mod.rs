@@ -6,6 +6,7 @@ mod config;
 mod control;
 mod copy;
 mod doctor;
+mod health;
 mod limits;
 mod link;
 mod load;
@@ -35,6 +36,7 @@ pub fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     match command {
         CliCommand::Copy(args) => return copy::run(&args),
         CliCommand::Doctor(args) => return doctor::run(&args),
+        CliCommand::Health(args) => return Ok(health::run(&args)),
         CliCommand::Link(args) => return link::run(&args),
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::User { command } => user::run(command),

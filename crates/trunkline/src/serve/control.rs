@@ -1,18 +1,21 @@
 //! The running server, as the control socket, the admin API and the signals see it.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use admin::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, RefusalKind};
 use admin::open_files::ClosedState;
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
 use admin::{
-    AccountKey, AccountKeys, Channels, Controlled, KeyName, NtHash, Transactions, UserChange, UserEntry,
-    Workload,
+    AccountKey, AccountKeys, Channels, Controlled, Health, KeyName, NtHash, Transactions, UserChange,
+    UserEntry, Workload,
 };
 use tokio::sync::Notify;
 
+use super::health::ShareCheck;
 use super::plan::ServePlan;
 use super::server::FileServer;
 use crate::changes::history::History;
@@ -23,6 +26,9 @@ use crate::state::StateDir;
 use crate::state::store::Store;
 use crate::{account_keys, calendar, password, principals, reference};
 
+/// The time that the health of the server waits for the directories of its shares.
+const DIRECTORIES_WITHIN: Duration = Duration::from_secs(2);
+
 /// The running server.
 pub struct Control {
     overrides: Overrides,
@@ -30,9 +36,11 @@ pub struct Control {
     /// The current configuration. It is locked during a change, so that changes are made one after the other.
     served: Mutex<ServedConfig>,
     addresses: Vec<SocketAddr>,
-    server: Box<dyn FileServer>,
+    server: Arc<dyn FileServer>,
+    directories: ShareCheck,
     started_at: String,
     stop: Notify,
+    is_stopping: AtomicBool,
 }
 
 /// The configuration that the server currently serves.
@@ -51,16 +59,19 @@ impl Control {
         plan: ServePlan,
         sources: Sources,
         addresses: Vec<SocketAddr>,
-        server: Box<dyn FileServer>,
+        server: Arc<dyn FileServer>,
     ) -> Control {
+        let directories = ShareCheck::of(plan.config.shares.len());
         Control {
             overrides,
             state,
             served: Mutex::new(ServedConfig { plan: Arc::new(plan), sources, history: History::default() }),
             addresses,
             server,
+            directories,
             started_at: calendar::now(),
             stop: Notify::new(),
+            is_stopping: AtomicBool::new(false),
         }
     }
 
@@ -77,6 +88,11 @@ impl Control {
     /// The addresses on which it listens.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// From now on the server is not ready any more.
+    pub fn begin_stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
     }
 
     /// The file server.
@@ -185,6 +201,13 @@ impl Control {
 }
 
 impl Controlled for Control {
+    fn health(&self) -> Health {
+        // No lock of the configuration is taken here: a change that waits for a disk may hold it.
+        let server = Arc::clone(&self.server);
+        let (shares, faults) = self.directories.faults(move || server.directories(), DIRECTORIES_WITHIN);
+        Health::new(self.is_stopping.load(Ordering::Relaxed), shares, faults)
+    }
+
     fn status(&self) -> Status {
         let plan = self.plan();
         let mut status = Status {
@@ -442,7 +465,6 @@ mod tests {
     use crate::serve::server::ShareUse;
     use std::collections::BTreeMap;
     use std::path::Path;
-    use std::time::Duration;
 
     /// A file server that records the configurations that it gets, and refuses a share named `bad`.
     #[derive(Default)]
@@ -502,13 +524,22 @@ mod tests {
         let state = Arc::new(StateDir::open(&dir.join("state")).unwrap());
         let plan = ServePlan::new(config, Vec::new(), &state);
         let told = Arc::new(Mutex::new(Vec::new()));
-        let server = Box::new(Fake(Arc::clone(&told)));
+        let server = Arc::new(Fake(Arc::clone(&told)));
         (Control::new(overrides, state, plan, sources, Vec::new(), server), told)
     }
 
     fn ann() -> UserChange {
         let nt_hash = Some(admin::NtHash([1; 16]));
         UserChange { name: "ann".to_owned(), add: true, nt_hash, uid: None, gid: None, admin: None }
+    }
+
+    #[test]
+    fn a_server_that_stops_is_alive_and_not_ready() {
+        let dir = tempfile::tempdir().unwrap();
+        let (control, _) = control(dir.path(), "[share.docs]\npath = \"data\"\n");
+        assert!(control.health().is_ready());
+        control.begin_stop();
+        assert_eq!(control.health().unready, [admin::health::Unready::Stopping]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 mod banner;
 mod control;
 mod demo;
+mod health;
 mod listen;
 mod notify;
 pub mod plan;
@@ -19,7 +20,7 @@ use std::time::Duration;
 
 use admin::api::door::Door;
 use admin::tls::Tls;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
 use crate::config::{Config, Overrides, Sources, check};
@@ -44,6 +45,12 @@ pub struct Failed(pub String);
 /// # Errors
 /// One line for the user; see [`Failed`].
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    // As the first process of a container, the server gets no signal that it has not asked for.
+    let signals = {
+        let _inside = runtime.enter();
+        Signals::listen()?
+    };
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
     state.check_files().iter().for_each(|note| tracing::warn!("{note}"));
@@ -56,12 +63,11 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let door = door(&admin, &state)?;
     let tls = plan.config.admin.tls(&plan.config)?.map(Arc::new);
     print!("{}", banner::admin(&plan, &admin, &state));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
     let control = Arc::new(Control::new(overrides, state, plan, sources, addresses, server));
-    runtime.block_on(supervise(&control, admin, door.map(|door| (door, tls))))
+    runtime.block_on(supervise(&control, signals, admin, door.map(|door| (door, tls))))
 }
 
 /// The authentication of the admin page, if the page is open.
@@ -123,15 +129,28 @@ impl Setup {
     }
 }
 
+/// The signals that a server listens to.
+struct Signals {
+    hangup: Signal,
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn listen() -> std::io::Result<Signals> {
+        let [hangup, terminate, interrupt] =
+            [SignalKind::hangup(), SignalKind::terminate(), SignalKind::interrupt()].map(signal);
+        Ok(Signals { hangup: hangup?, terminate: terminate?, interrupt: interrupt? })
+    }
+}
+
 /// Handles signals and requests of administrators until the server must stop.
 async fn supervise(
     control: &Arc<Control>,
+    mut signals: Signals,
     admin: AdminBound,
     entrance: Option<(Door, Option<Arc<Tls>>)>,
 ) -> anyhow::Result<()> {
-    let mut hangup = signal(SignalKind::hangup())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
     let socket = admin::server::ControlSocket::bind(control.state().path())
         .map_err(|e| anyhow::anyhow!("the control socket in {}: {e}", control.state().path().display()))?;
     let controlled: Arc<dyn admin::Controlled> = Arc::<Control>::clone(control);
@@ -161,23 +180,32 @@ async fn supervise(
             () = &mut answering => {}
             () = &mut telling => {}
             () = &mut showing => {}
-            _ = hangup.recv() => {
+            _ = signals.hangup.recv() => {
                 notify::reloading();
                 let control = Arc::clone(control);
                 // The reload logs its errors itself, and the old configuration stays in force.
                 let _ = tokio::task::spawn_blocking(move || admin::Controlled::reload(&*control)).await;
                 notify::ready();
             }
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
+            _ = signals.terminate.recv() => break,
+            _ = signals.interrupt.recv() => break,
             () = control.stopped() => break,
         }
     }
+    control.begin_stop();
     notify::stopping();
     tracing::info!("stopping: answering the received requests");
     announced.end().await;
     let ending = Arc::clone(control);
-    let clean = tokio::task::spawn_blocking(move || ending.server().drain(DRAIN)).await?;
+    let mut draining = tokio::task::spawn_blocking(move || ending.server().drain(DRAIN));
+    // Monitoring is answered until the end: the server is alive and not ready.
+    let clean = loop {
+        tokio::select! {
+            clean = &mut draining => break clean?,
+            () = &mut answering => {}
+            () = &mut telling => {}
+        }
+    };
     if clean {
         tracing::info!("ended");
         Ok(())

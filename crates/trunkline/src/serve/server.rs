@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use admin::Status;
@@ -45,8 +46,26 @@ impl fmt::Display for ShareUse {
     }
 }
 
+/// The check of a directory. The error is the reason why it cannot be used.
+pub type DirectoryCheck = Box<dyn Fn() -> Result<(), String> + Send>;
+
+/// A directory that is served.
+pub struct ServedPath {
+    /// The share's name.
+    pub share: String,
+    /// The directory.
+    pub path: PathBuf,
+    /// Looks at the directory. It blocks for as long as the directory's disk does not answer.
+    pub check: DirectoryCheck,
+}
+
 /// A file server that runs on its own threads.
 pub trait FileServer: Send + Sync {
+    /// The directories that are served now. The call waits for a change of shares that is in progress.
+    fn directories(&self) -> Vec<ServedPath> {
+        Vec::new()
+    }
+
     /// Fills in sessions, connections, tree connects, opens and locks.
     fn report(&self, status: &mut Status);
 

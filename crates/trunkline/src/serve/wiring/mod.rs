@@ -14,6 +14,7 @@ mod addresses;
 mod background_release;
 mod channels;
 mod close_ids;
+mod directories;
 mod engines;
 mod exports;
 mod identity;
@@ -55,7 +56,7 @@ use volume_posix::PosixVolume;
 
 use super::listen::NfsBound;
 use super::plan::ServePlan;
-use super::server::{FileServer, ShareUse};
+use super::server::{FileServer, ServedPath, ShareUse};
 use crate::config::{Config, Origin, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
@@ -111,7 +112,7 @@ pub fn start(
     listeners: net::Listeners,
     nfs_bound: Option<NfsBound>,
     state: &Arc<StateDir>,
-) -> anyhow::Result<Box<dyn FileServer>> {
+) -> anyhow::Result<Arc<dyn FileServer>> {
     let descriptors = net::raise_descriptor_limit();
     tracing::debug!(descriptors, "bound on open descriptors");
     let server = smb::Server::new(server_config(plan, memory::for_sessions()), net::now());
@@ -171,10 +172,14 @@ pub fn start(
     }
     let handle = net::serve(listeners, Arc::new(smb::service::SmbService(server)), config)?;
     *held(&assembled.transport) = Some(handle);
-    Ok(Box::new(assembled))
+    Ok(Arc::new(assembled))
 }
 
 impl FileServer for AssembledServer {
+    fn directories(&self) -> Vec<ServedPath> {
+        directories::served(&held(&self.engines))
+    }
+
     fn report(&self, status: &mut Status) {
         let engines = shown(&self.engines);
         report::fill(&self.server, &self.nfs, &engines, status);
