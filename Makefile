@@ -1,10 +1,11 @@
 # What a person runs here. CARGO_TARGET_DIR is honoured everywhere.
-.PHONY: help serve check test bench soak pynfs
+.PHONY: help serve check test bench soak pynfs package
 
 help:
 	@echo 'make serve   build, and serve a demo share on an unprivileged port'
 	@echo 'make check   the quick checks: form, lints, layers, unit tests'
 	@echo 'make test    everything that CI runs, with the foreign peers from Debian'
+	@echo 'make package builds a .deb, an .rpm and a tar, in target/packages; TARGET=TRIPLE for another processor, SIGN_KEY=KEY for gpg'
 	@echo 'make pynfs   run the NFSv4.1 suite pynfs, of which PYNFS=DIR is a checkout'
 	@echo 'make soak    the long counts: goes on where it was ended, writes proving/soak/tallies.toml'
 	@echo 'make bench   measure against Samba and Ganesha and write docs/benchmarks.md'
@@ -17,6 +18,9 @@ check:
 
 test:
 	scripts/test.py
+
+package:
+	packaging/package.py $(if $(TARGET),--target '$(TARGET)') $(if $(SIGN_KEY),--sign-key '$(SIGN_KEY)')
 
 bench:
 	scripts/foreign all

@@ -1,6 +1,9 @@
-//! The parts of the program that parse untrusted text, for the fuzz targets: the [`config`]uration and the
-//! requests of WS-Discovery.
+//! The parts of the program that others read. The fuzz targets need what parses untrusted text: the
+//! [`config`]uration and the requests of WS-Discovery. `examples/manual` turns the command line ([`cli`]) and
+//! the table of settings ([`reference`]) into man pages and completions.
 
+#[allow(dead_code, reason = "the program uses the rest")]
+pub mod cli;
 #[allow(dead_code, missing_docs, unused_imports, reason = "the program uses the rest")]
 pub mod config;
 /// The announcements by which clients find the server.
@@ -11,3 +14,5 @@ pub mod discovery {
         pub mod request;
     }
 }
+#[allow(dead_code, reason = "the program uses the rest")]
+pub mod reference;

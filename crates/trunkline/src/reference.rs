@@ -14,7 +14,7 @@ use crate::config::table::{Fallback, KeyDescription};
 use crate::config::{Account, Admin, Server, Share, Testing, User};
 
 /// Each table with its title, its purpose and its keys.
-fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 6] {
+pub fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 6] {
     [
         ("[server]", Server::ABOUT, Server::keys().into()),
         ("[server.testing]", Testing::ABOUT, Testing::keys().into()),
@@ -85,7 +85,7 @@ fn linked(text: &str) -> String {
 }
 
 /// The possible values of a key, in words.
-fn values(key: &KeyDescription) -> String {
+pub fn values(key: &KeyDescription) -> String {
     let unit = UNITS.iter().find(|(end, _)| key.name.ends_with(end)).map_or("", |(_, unit)| unit);
     words(&key.shape) + unit
 }
@@ -118,7 +118,7 @@ fn words(shape: &Shape) -> String {
 }
 
 /// The value that applies if a key is not set, in words.
-fn default(key: &KeyDescription) -> String {
+pub fn default(key: &KeyDescription) -> String {
     let own = match &key.fallback {
         Fallback::Required => Some("must be set".to_owned()),
         Fallback::Value(value) => Some(format!("`{value}`")),

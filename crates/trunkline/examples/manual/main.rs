@@ -1,0 +1,102 @@
+//! Writes the man pages of the program and of its configuration, and the completions for shells, below the
+//! folder of its only argument: `man1`, `man5`, `bash`, `zsh` and `fish`. `packaging/package.py` calls it.
+//!
+//! Start with [`pages`] for the commands and with [`settings`] for `trunkline.toml(5)`.
+
+mod settings;
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory};
+use clap_complete::aot::{Shell, generate_to};
+use clap_mangen::Man;
+use clap_mangen::roff::{Inline, Roff, bold, roman};
+use trunkline_parsers::cli::Cli;
+
+/// The program and its version, in the foot of each page.
+const SOURCE: &str = concat!("Trunkline ", env!("CARGO_PKG_VERSION"));
+/// The title above each page.
+const MANUAL: &str = "Trunkline Manual";
+
+fn main() -> ExitCode {
+    let Some(dir) = std::env::args_os().nth(1) else {
+        eprintln!("manual: name the folder to write to");
+        return ExitCode::from(2);
+    };
+    match write(Path::new(&dir)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("manual: {}: {error}", Path::new(&dir).display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn write(dir: &Path) -> io::Result<()> {
+    let section = |name: &str| {
+        let path = dir.join(name);
+        fs::create_dir_all(&path).map(|()| path)
+    };
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
+    pages(&command, &section("man1")?)?;
+    fs::write(section("man5")?.join("trunkline.toml.5"), settings::page().to_roff())?;
+    for (shell, name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
+        generate_to(shell, &mut Cli::command(), "trunkline", section(name)?)?;
+    }
+    Ok(())
+}
+
+/// Writes the page of a command and those of its subcommands.
+fn pages(command: &Command, dir: &Path) -> io::Result<()> {
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        pages(inner, dir)?;
+    }
+    let man = Man::new(command.clone()).source(SOURCE).manual(MANUAL);
+    let mut text = Vec::new();
+    man.render(&mut text)?;
+    if command.get_name() == "trunkline" {
+        text.extend(whole_program().to_roff().into_bytes());
+    }
+    fs::write(dir.join(man.get_filename()), text)
+}
+
+/// The sections that only the page of the program has.
+fn whole_program() -> Roff {
+    let mut roff = Roff::new();
+    roff.control("SH", ["EXIT STATUS"]);
+    let meanings = [
+        ("0", "The command succeeded, or the server was stopped and has answered all requests."),
+        ("1", "A server or a load ran and failed, or an examination ended early."),
+        ("2", "A mistake in the command, in a setting or on the host. Nothing was changed."),
+    ];
+    definitions(&mut roff, &meanings);
+    roff.text([bold("trunkline copy"), roman(" has the exit statuses of robocopy instead.")]);
+    roff.control("SH", ["FILES"]);
+    let files = [
+        ("/etc/trunkline/trunkline.toml", "The configuration of the service, see trunkline.toml(5)."),
+        ("/var/lib/trunkline", "The state directory of root: users, identity, changes of shares."),
+        ("/usr/share/doc/trunkline", "One page for each subject."),
+    ];
+    definitions(&mut roff, &files);
+    roff.control("SH", ["SEE ALSO"]);
+    roff.text([bold("trunkline.toml"), roman("(5), "), bold("mount.cifs"), roman("(8), ")]);
+    roff.text([bold("nfs"), roman("(5), "), bold("smbclient"), roman("(1)")]);
+    roff
+}
+
+fn definitions(roff: &mut Roff, entries: &[(&str, &str)]) {
+    for (term, meaning) in entries {
+        definition(roff, [bold(*term)], [roman(*meaning)]);
+    }
+}
+
+/// A term and its meaning, one below the other.
+fn definition(roff: &mut Roff, term: impl Into<Vec<Inline>>, meaning: impl Into<Vec<Inline>>) {
+    roff.control("TP", []);
+    roff.text(term);
+    roff.text(meaning);
+}
