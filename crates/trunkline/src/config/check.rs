@@ -13,12 +13,9 @@ use super::values::{Encryption, ShareProtocol};
 /// # Errors
 /// The first mistake, with the setting to change.
 pub fn against(config: &Config, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
-    // Shares can be created on the admin page.
-    if config.shares.is_empty() && config.admin.listen.is_none() {
-        let location = config.file.as_ref().map_or_else(String::new, |file| format!("{}: ", file.display()));
-        return Err(ConfigError(format!(
-            "{location}nothing to serve; give a DIR or write a [share.NAME] with `path`"
-        )));
+    // A configured server can wait for its first share, which a command or the admin page creates.
+    if config.shares.is_empty() && config.file.is_none() && config.admin.listen.is_none() {
+        return Err(ConfigError("nothing to serve; give a DIR, or a configuration with --config".to_owned()));
     }
     consistent(config, stored)
 }
@@ -332,6 +329,16 @@ mod tests {
     }
 
     #[test]
+    fn only_a_configured_server_may_be_without_shares() {
+        let dir = tempfile::tempdir().unwrap();
+        checked("", dir.path(), &[]).unwrap();
+        let mut config = read::parse("t.toml", "", dir.path()).unwrap();
+        config.file = None;
+        let refused = against(&config, &BTreeSet::new()).unwrap_err();
+        assert_eq!(refused.0, "nothing to serve; give a DIR, or a configuration with --config");
+    }
+
+    #[test]
     fn what_cannot_be_served_is_refused_with_the_setting_to_change() {
         let dir = tempfile::tempdir().unwrap();
         let at = dir.path().display();
@@ -340,10 +347,6 @@ mod tests {
         std::fs::write(dir.path().join("empty"), "\n").unwrap();
         let users = "users = { ann = \"read\" }\n";
         let cases = [
-            (
-                String::new(),
-                "t.toml: nothing to serve; give a DIR or write a [share.NAME] with `path`".to_owned(),
-            ),
             (
                 format!("[share.d]\npath = \"none\"\n{users}"),
                 format!("t.toml:2: `path` of share `d`: {at}/none: no such file or directory"),

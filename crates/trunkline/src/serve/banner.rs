@@ -88,6 +88,9 @@ pub fn page(
         });
         let _ = writeln!(out, "({})", users.collect::<Vec<_>>().join(", "));
     }
+    if plan.config.shares.is_empty() {
+        out.push_str("  no share yet; create one: trunkline share create NAME path=DIR users=USER=write\n");
+    }
     if let Some(user) = user {
         let Credentials { name, password, file } = user;
         match password {

@@ -83,12 +83,7 @@ fn a_configuration_that_is_not_there() {
 
 #[test]
 fn nothing_to_serve() {
-    let program = program_with("");
-    configuration_refused(
-        &program,
-        "t.toml: nothing to serve; give a DIR or write a [share.NAME] with `path`",
-    );
-    refused(&program, "serve", "nothing to serve; give a DIR or write a [share.NAME] with `path`");
+    refused(&ProgramDir::new(), "serve", "nothing to serve; give a DIR, or a configuration with --config");
 }
 
 #[test]
