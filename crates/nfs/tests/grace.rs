@@ -433,6 +433,7 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
         administrator: true,
         unbound: true,
         limit: Rights::ALL,
+        home: None,
     };
     let identity = Arc::new(identity);
     let caller = Caller {

@@ -3,8 +3,8 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::LazyLock;
 
-use volume::Actor;
 use volume::security::Sid;
+use volume::{Actor, Name};
 
 /// A user as the engine sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +29,9 @@ pub struct Identity {
     pub unbound: bool,
     /// The most that the share's settings give this user, whatever descriptors say.
     pub limit: volume::security::Rights,
+    /// The directory in the root of the share where all paths of this user begin, and which none of them
+    /// leaves; none: the root itself.
+    pub home: Option<Name>,
 }
 
 impl Identity {
@@ -36,6 +39,21 @@ impl Identity {
     #[must_use]
     pub fn key(&self) -> (&str, u32) {
         (&self.name, self.uid)
+    }
+
+    /// The path from the root of the share for a path of this user.
+    pub fn path_from_root<'a>(&'a self, path: &'a [Name]) -> impl Iterator<Item = &'a Name> {
+        self.home.iter().chain(path)
+    }
+
+    /// The path of this user for a path from the root of the share. A path outside of the user's home stays
+    /// as it is.
+    #[must_use]
+    pub fn path_from_home<'a>(&self, path: &'a [Name]) -> &'a [Name] {
+        match (&self.home, path.split_first()) {
+            (Some(home), Some((first, rest))) if first == home => rest,
+            _ => path,
+        }
     }
 
     /// A number that is the same for the same user as long as this process runs, and that no one outside can

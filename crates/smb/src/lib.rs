@@ -41,6 +41,9 @@ use wire::table;
 
 pub use config::account::{self, AccountConfig};
 pub use config::target::{Spn, TargetRule};
-pub use config::{Access, Encryption, HostNames, ServerConfig, ShareConfig, Signing, UserConfig};
+pub use config::{
+    Access, Encryption, Homes, HostNames, NAMED_BY_USER, ServerConfig, ShareConfig, Signing, UserConfig,
+    nobody,
+};
 pub use connection::Connection;
 pub use state::Server;

@@ -1,7 +1,7 @@
 //! Turns paths from the wire into the form of the engine: checked single names from the root of the share.
 //! Start with [`parse`].
 
-use share::{Options, Refusal, Share};
+use share::{Identity, Options, Refusal, Share};
 use smb_wire::error::SymbolicLink;
 use smb_wire::fscc::names::{self, BadPath, BadStream, Path, StreamType, Syntax};
 use smb_wire::fscc::reparse::Reparse;
@@ -14,7 +14,7 @@ use crate::info::names::{STREAM_SYNTAX, name};
 /// The parts of a path.
 #[derive(Debug, Default)]
 pub(crate) struct ParsedPath {
-    /// The names from the root of the share.
+    /// The names from the root of the share, or from the user's home.
     pub names: Vec<Name>,
     /// The named stream, if the path has one.
     pub stream: Option<Name>,
@@ -32,16 +32,17 @@ impl ParsedPath {
         self.wants_data || self.stream.is_some()
     }
 
-    /// Whether the path leads to this Open by the current name of its file. Case is ignored.
-    pub fn is_path_of(&self, engine: &Share, open: &share::Open) -> bool {
+    /// Whether this path of a user leads to this Open by the current name of its file. Case is ignored.
+    pub fn is_path_of(&self, user: &Identity, engine: &Share, open: &share::Open) -> bool {
         let same = |a: &Name, b: &Name| names::eq_folded(a.as_bytes(), b.as_bytes());
         let is_stream = match (&self.stream, &open.stream()) {
             (Some(asked), Some(real)) => same(asked, real),
             (None, None) => true,
             _ => false,
         };
-        let path = engine.path_of(open);
-        is_stream && path.len() == self.names.len() && path.iter().zip(&self.names).all(|(a, b)| same(a, b))
+        let mut asked = user.path_from_root(&self.names);
+        let is_name = |name: &Name| asked.next().is_some_and(|asked| same(name, asked));
+        is_stream && engine.path_of(open).iter().all(is_name) && asked.next().is_none()
     }
 
     /// Applies what the form of the path says about its object, such as a separator at the end.

@@ -179,6 +179,7 @@ impl RpcCredentials {
             administrator: unbound,
             unbound,
             limit: Rights::ALL,
+            home: None,
         }
     }
 }

@@ -46,6 +46,7 @@ pub fn user(n: u32) -> Arc<Identity> {
         administrator: false,
         unbound: false,
         limit: Rights::ALL,
+        home: None,
     })
 }
 

@@ -151,7 +151,9 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
         replay::ReplayCheck::Replay(open) => return replay::answer(create, request, &open),
     };
     instance::take_over(create, request, &target)?;
-    if let Err(stop) = connection.await_late_changes(request, session, engine, &target, contexts.instance) {
+    let late =
+        connection.await_late_changes(request, session, (engine, identity), &target, contexts.instance);
+    if let Err(stop) = late {
         request.claim = claim;
         return Err(stop);
     }

@@ -180,7 +180,7 @@ impl Host for RpcHost<'_> {
         };
         for config in self.server.shares().into_iter().filter(is_near) {
             let kind = if config.hidden { ShareType::DISK_SPECIAL } else { ShareType::DISK };
-            let mut entry = share(&config.name, &config.comment, kind);
+            let mut entry = share(config.name_for(self.session.user_name()), &config.comment, kind);
             entry.path = format!(
                 "C:{}",
                 String::from_utf8_lossy(&config.engine.config().host_path).replace('/', "\\")

@@ -8,6 +8,7 @@ use smb_wire::create::Access as Rights;
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
 use smb_wire::{NtStatus, header};
+use volume::Name;
 
 use crate::config::account::Demands;
 use crate::config::{Access, Encryption, ShareConfig, Signing};
@@ -36,8 +37,9 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     if name.eq_ignore_ascii_case("IPC$") {
         return connect_pipes(request, &session);
     }
-    check_endpoint(connection, &session, &name)?;
-    let config = connection.server.share(&name).ok_or(NtStatus::BAD_NETWORK_NAME)?;
+    let config = connection.server.share_for(&name, session.user_name());
+    check_endpoint(connection, &session, config.as_ref().map_or(&name, |config| &config.name))?;
+    let config = config.ok_or(NtStatus::BAD_NETWORK_NAME)?;
     request.transaction.share_index = connection.desk.share_index(&config.engine);
     Stop::when(anonymous, NtStatus::ACCESS_DENIED)?;
     connect_disk(connection, request, &session, &config)
@@ -83,7 +85,8 @@ fn connect_disk(
     if protection.dialect.get() < config.min_dialect.get() || (seal && protection.cipher.is_none()) {
         return Err(denied);
     }
-    let identity = limited(&authenticated.identity, maximal);
+    let home = home(connection, session, config, &authenticated.identity)?;
+    let identity = limited(&authenticated.identity, maximal, home);
     let engine = Arc::clone(&config.engine);
     let connected = request.now;
     let target = TreeTarget::Disk { config: Arc::clone(config), engine: Arc::clone(&engine), identity };
@@ -136,10 +139,26 @@ fn refuse(connection: &Connection, session: &Session, share: &str, why: &str, st
     Stop::Fail(status)
 }
 
-/// The user's identity within the rights on the share.
-fn limited(identity: &Arc<Identity>, maximal: Rights) -> Arc<Identity> {
+/// The user's directory on a share of homes. A client with an account's key is no user and has none.
+fn home(
+    connection: &Connection,
+    session: &Session,
+    share: &ShareConfig,
+    identity: &Identity,
+) -> Result<Option<Name>, Stop> {
+    let Some(homes) = &share.homes else { return Ok(None) };
+    let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
+    let found = match by_key {
+        true => Err("a client with the key of an account has no home".to_owned()),
+        false => homes.home(identity),
+    };
+    found.map(Some).map_err(|why| refuse(connection, session, &share.name, &why, NtStatus::BAD_NETWORK_NAME))
+}
+
+/// The user's identity within the rights on the share and within the home.
+fn limited(identity: &Arc<Identity>, maximal: Rights, home: Option<Name>) -> Arc<Identity> {
     let limit = volume::security::Rights::from_bits_retain(maximal.bits());
-    let mut limited = Identity::clone(identity);
+    let mut limited = Identity { home, ..Identity::clone(identity) };
     limited.limit &= limit;
     Arc::new(limited)
 }

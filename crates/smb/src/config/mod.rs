@@ -9,6 +9,7 @@ use std::sync::Arc;
 use share::{ClientMemory, Identity, Share};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
+use volume::Name;
 use volume::security::{Sid, well_known};
 
 use account::{AccountConfig, ShareEndpoint};
@@ -124,11 +125,25 @@ pub struct HostNames {
     pub groups: Vec<(String, u32)>,
 }
 
+/// The name of a share that each user finds under his own name.
+pub const NAMED_BY_USER: &str = "{user}";
+
+/// The homes on a share that gives each user a directory of his own.
+pub trait Homes: Send + Sync {
+    /// The user's directory in the root of the share. It exists, or has just been created.
+    ///
+    /// # Errors
+    /// The reason why the user has none, for the log.
+    fn home(&self, user: &Identity) -> Result<Name, String>;
+}
+
 /// One share.
 #[derive(Clone)]
 pub struct ShareConfig {
-    /// Its name.
+    /// Its name. [`NAMED_BY_USER`] stands for the name of each user.
     pub name: String,
+    /// The users' homes, if each user sees only his own directory of the share.
+    pub homes: Option<Arc<dyn Homes>>,
     /// A description for users.
     pub comment: String,
     /// The account that it belongs to, if any.
@@ -172,6 +187,12 @@ impl ShareConfig {
         given.min(self.full_access())
     }
 
+    /// The name under which a user finds the share.
+    #[must_use]
+    pub fn name_for<'n>(&'n self, user: &'n str) -> &'n str {
+        if self.name == NAMED_BY_USER { user } else { &self.name }
+    }
+
     /// The most access that any user has to this share.
     #[must_use]
     pub fn full_access(&self) -> Access {
@@ -205,5 +226,6 @@ pub fn nobody() -> Identity {
         administrator: false,
         unbound: false,
         limit: volume::security::Rights::empty(),
+        home: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use share::Share;
+use share::{Identity, Share};
 use smb_wire::NtStatus;
 
 use super::Connection;
@@ -65,7 +65,7 @@ impl Connection {
         &self,
         request: &mut Request<'_>,
         session: &Session,
-        engine: &Arc<Share>,
+        (engine, user): (&Arc<Share>, &Identity),
         target: &ParsedPath,
         instance: Option<Instance>,
     ) -> Result<(), Stop> {
@@ -76,7 +76,7 @@ impl Connection {
         for (client, open) in self.server.late.all() {
             let Some((own, file)) = open.file() else { continue };
             let is_its = client == session.client || is_earlier(&open);
-            if is_its && Arc::ptr_eq(own, engine) && target.is_path_of(engine, file) {
+            if is_its && Arc::ptr_eq(own, engine) && target.is_path_of(user, engine, file) {
                 self.await_changes(request, &open)?;
             }
         }

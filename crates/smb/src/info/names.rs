@@ -26,10 +26,11 @@ pub(crate) fn syntax(file: &share::Open) -> Syntax {
 }
 
 /// The path from the root of the share in UTF-16LE, without a leading separator. A stream's name follows a
-/// colon. It is empty for the root.
+/// colon. It is empty for the root. The home of a user is his root.
 // MS-FSCC 2.1.5
 pub(crate) fn relative(engine: &Share, file: &share::Open) -> Vec<u8> {
-    write(&engine.path_of(file), file.stream().as_ref(), syntax(file))
+    let path = engine.path_of(file);
+    write(file.identity().path_from_home(&path), file.stream().as_ref(), syntax(file))
 }
 
 /// The path with a leading separator. For the root it is only the separator.

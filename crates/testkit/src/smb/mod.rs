@@ -268,6 +268,7 @@ pub fn server_config() -> ServerConfig {
 pub fn share_config(engine: &Arc<Share>) -> ShareConfig {
     ShareConfig {
         name: SHARE.into(),
+        homes: None,
         account: None,
         comment: String::new(),
         engine: Arc::clone(engine),
@@ -297,6 +298,7 @@ pub fn user(name: &str, password: &str, uid: u32) -> UserConfig {
         administrator: false,
         unbound: false,
         limit: Rights::ALL,
+        home: None,
     };
     let nt_hash = *NtHash::from_password(password).as_bytes();
     UserConfig { identity: Arc::new(identity), nt_hash, second_hash: None, key_of: None, enabled: true }

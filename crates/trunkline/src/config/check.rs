@@ -32,7 +32,8 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
     let mut trees = Trees::default();
     let mut paths: Vec<(PathBuf, &Share)> = Vec::new();
     for share in config.shares.values() {
-        let real = directory(config, share)?;
+        super::homes::check(config, share)?;
+        let real = directory(config, &mounts, share)?;
         apart(config, trees.enter(&mounts, &real).map(|other| &paths[other]), &real, share)?;
         state_apart(config, &real, share)?;
         sealed(config, share)?;
@@ -56,7 +57,8 @@ pub fn read_password(path: &Path) -> Result<String, String> {
     }
 }
 
-fn fail(config: &Config, origin: &Origin, message: String) -> ConfigError {
+/// A mistake at the origin of a setting.
+pub(super) fn fail(config: &Config, origin: &Origin, message: String) -> ConfigError {
     ConfigError(format!("{}: {message}", config.location(origin)))
 }
 
@@ -79,14 +81,20 @@ fn password(config: &Config, user: &User, stored: &BTreeSet<String>) -> Result<(
     }
 }
 
-/// The real path of the share's directory.
-fn directory(config: &Config, share: &Share) -> Result<PathBuf, ConfigError> {
-    let path = &share.path;
-    let name = &share.name.value;
+/// The real path of the directory that the share serves.
+fn directory(config: &Config, mounts: &Mounts, share: &Share) -> Result<PathBuf, ConfigError> {
+    let (path, name) = (share.directory(), &share.name.value);
     let wrong = |why: String| {
-        fail(config, &path.origin, format!("`path` of share `{name}`: {}: {why}", path.value.display()))
+        fail(config, &share.path.origin, format!("`path` of share `{name}`: {}: {why}", path.display()))
     };
-    let real = std::fs::canonicalize(&path.value).map_err(|e| wrong(os_error(&e)))?;
+    if mounts.are_hiding(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned())) {
+        return Err(wrong(
+            "systemd hides it from this service (`ProtectHome=` in the unit); enable the drop-in for home \
+             shares (docs/home-shares.md), and start again"
+                .to_owned(),
+        ));
+    }
+    let real = std::fs::canonicalize(path).map_err(|e| wrong(os_error(&e)))?;
     if !real.is_dir() {
         return Err(wrong("not a directory".to_owned()));
     }
@@ -221,6 +229,13 @@ impl Mounts {
             Some(Mount { device, root: unescaped(fields.next()?), at: unescaped(fields.next()?) })
         };
         Mounts(text.split(|byte| *byte == b'\n').filter_map(one).collect())
+    }
+
+    /// Whether systemd has put its inaccessible directory over a path or one above it, as it does for
+    /// `ProtectHome=yes` and `InaccessiblePaths=` (systemd.exec(5)).
+    fn are_hiding(&self, path: &Path) -> bool {
+        let at = self.locate(path).map(|(_, inside)| inside);
+        at.is_some_and(|inside| inside.ancestors().any(|at| at.ends_with("systemd/inaccessible/dir")))
     }
 
     /// The file system of a path, and the path within it.
@@ -450,6 +465,16 @@ mod tests {
         assert!(!meet("/srv/docs/beside", "/mnt/nested") && !meet("/srv/docsx", "/mnt/same"));
         assert!(!meet("/srv/docs", "/mnt/other") && !meet("/docs", "/mnt/same"));
         assert!(Mounts::parse(b"").locate(Path::new("/a")).is_none(), "not known");
+    }
+
+    #[test]
+    fn a_directory_that_systemd_hides_is_told_from_an_empty_one() {
+        let text = b"22 1 8:1 / / rw - ext4 /dev/a rw\n\
+                     40 22 0:25 /systemd/inaccessible/dir /home ro,nosuid - tmpfs tmpfs rw\n\
+                     41 22 0:41 / /srv rw - tmpfs t rw\n";
+        let mounts = Mounts::parse(text);
+        assert!(mounts.are_hiding(Path::new("/home")) && mounts.are_hiding(Path::new("/home/ann/docs")));
+        assert!(!mounts.are_hiding(Path::new("/srv")) && !mounts.are_hiding(Path::new("/homes")));
     }
 
     #[test]

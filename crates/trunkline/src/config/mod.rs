@@ -15,6 +15,7 @@ mod document;
 pub mod endpoints;
 pub mod foreign;
 pub mod format;
+pub mod homes;
 pub mod limits;
 pub mod nearest;
 pub mod read;

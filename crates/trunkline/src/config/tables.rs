@@ -269,8 +269,11 @@ settings! {
     /// A directory that clients can use.
     pub struct Share(above: Above<'_>, /** The name, in the spelling of the file. */ name: Setting<String>) {
         /// Directory of the share. Over the API it must be an absolute path. After a change, connected
-        /// clients keep their open files in the old directory until they close them.
+        /// clients keep their open files in the old directory until they close them. `{user}` as its last
+        /// part gives each user a directory of his own (docs/home-shares.md).
         path: PathBuf { File, live, required }
+        /// Whether a user who has no directory on a home share gets one at the first connection.
+        create_home: bool { Flag, live, or false }
         /// Account of the share, from which it takes values over.
         account: String { Text(filled), live, unset "none" }
         /// Description that clients show next to the name.

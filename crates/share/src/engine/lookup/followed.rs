@@ -11,7 +11,7 @@ use volume::{Name, Node, NodeKind, OpenHow};
 
 use crate::engine::Share;
 use crate::engine::lookup::name::{ResolvedName, Search};
-use crate::engine::lookup::walk::{Walk, WalkTarget};
+use crate::engine::lookup::walk::WalkTarget;
 use crate::engine::parts::followed_links::{LastLink, LinkTrail};
 use crate::engine::parts::names::directory::Directory;
 use crate::{Caller, Disposition, Open, OpenRequest, Options, Refusal};
@@ -84,13 +84,13 @@ impl Share {
         behind: Option<&LinkTrail>,
         options: Options,
     ) -> Option<ResolvedName> {
-        let mut walk = Walk::from(here, &[]);
+        let mut walk = self.begin_walk(caller, Some(here), &[]).ok()?;
         walk.trail = behind.cloned().unwrap_or_default();
         walk.trail.last = Some(LastLink { parent: Arc::clone(here), name: name.clone(), id: node.id() });
         let options = options & Options::EXACT_CASE;
         let search =
             Search { exact: self.is_exact(options), how: OpenHow::Attributes, rather_missing: false };
-        let found = self.follow(&mut walk, here, node.as_ref(), options);
+        let found = self.follow(caller, &mut walk, here, node.as_ref(), options);
         let found = found.and_then(|()| self.walk_to_end(caller, &mut walk, options, search)).ok()?;
         match found {
             WalkTarget::There { found, .. } if !walk.trail.is_circular(found.node.id()) => Some(found),

@@ -18,6 +18,10 @@ impl Share {
         caller: &Caller<'_>,
         (parent, name): &(Arc<Directory>, Name),
     ) -> Result<(), Refusal> {
+        // Like the root of a share.
+        if self.is_home(caller.identity, parent, name) {
+            return Err(Refusal::CannotDelete);
+        }
         // chattr(1): not even root removes a name from such a directory.
         if self.directory_security(parent)?.is_fixed {
             return Err(Refusal::AccessDenied);

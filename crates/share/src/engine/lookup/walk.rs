@@ -1,4 +1,5 @@
-//! The walk along a path to its target: component by component, never out of the share.
+//! The walk along a path to its target: component by component, never out of the share, and never out of the
+//! user's home ([`crate::Identity::home`]).
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::parts::followed_links::{LastLink, LinkTrail};
 use crate::engine::parts::names::directory::Directory;
-use crate::{Caller, Options, Refusal};
+use crate::{Caller, Identity, Open, Options, Refusal};
 use volume::security::Rights;
 
 /// The most symbolic links on one path.
@@ -38,6 +39,8 @@ enum WalkStep {
 pub(crate) struct Walk {
     /// The directories down to the current one; the root first.
     stack: Vec<Arc<Directory>>,
+    /// How many directories of the stack are never left: the root, and with it the user's home.
+    floor: usize,
     /// The remaining steps, the next one last.
     left: Vec<WalkStep>,
     hops: usize,
@@ -53,7 +56,7 @@ impl Share {
             || self.volume().properties().folds_case
     }
 
-    /// Finds the target of `path`, from a directory or from the root.
+    /// Finds the target of `path`, from a directory or from the top of what the caller can reach.
     ///
     /// # Errors
     /// [`Refusal::PathNotFound`], [`Refusal::StoppedAtLink`], [`Refusal::BadLink`],
@@ -67,10 +70,62 @@ impl Share {
         options: Options,
         search: Search,
     ) -> Result<(WalkTarget, LinkTrail), Refusal> {
-        let mut walk = Walk::from(from.unwrap_or(self.root()), path);
+        let mut walk = self.begin_walk(caller, from, path)?;
         let found = self.walk_to_end(caller, &mut walk, options, search)?;
         let found = self.unless_circular(&walk.trail, found, options, search)?;
         Ok((found, walk.trail))
+    }
+
+    /// A walk along a path, from a directory or from the top of what the caller can reach.
+    ///
+    /// # Errors
+    /// As [`Share::walk`] for the user's home.
+    pub(crate) fn begin_walk(
+        &self,
+        caller: &Caller<'_>,
+        from: Option<&Arc<Directory>>,
+        path: &[Name],
+    ) -> Result<Walk, Refusal> {
+        let Some(home) = &caller.identity.home else {
+            return Ok(Walk::from(from.unwrap_or(self.root()), path));
+        };
+        let mut walk = match from {
+            Some(from) => Walk::from(from, path),
+            None => Walk::from(&self.home_directory(caller, home)?, path),
+        };
+        let is_home = |directory: &Arc<Directory>| {
+            let at = directory.parent_and_name();
+            at.is_some_and(|(parent, name)| self.is_home(caller.identity, &parent, &name))
+        };
+        // A directory that a program of the host has moved out of the home is itself the limit.
+        walk.floor = if walk.stack.get(1).is_some_and(is_home) { 2 } else { walk.stack.len() };
+        Ok(walk)
+    }
+
+    /// The home of the caller. It must be a directory in the root itself: whoever can make a link of it could
+    /// lead the user elsewhere.
+    fn home_directory(&self, caller: &Caller<'_>, home: &Name) -> Result<Arc<Directory>, Refusal> {
+        let mut walk = Walk::from(self.root(), &[]);
+        match self.step(caller, &mut walk, self.root(), home, Options::STOP_AT_LINKS, true) {
+            Err(Refusal::StoppedAtLink { .. } | Refusal::StoppedAtReparse { .. }) => {
+                Err(Refusal::PathNotFound)
+            }
+            other => other.map(|_| walk.here(self.root())),
+        }
+    }
+
+    /// Whether a name is that of the user's home.
+    pub(crate) fn is_home(&self, identity: &Identity, parent: &Directory, name: &Name) -> bool {
+        identity.home.as_ref() == Some(name) && parent.id == self.root().id
+    }
+
+    /// Refuses to give the home of the user that opened it another name, or to put a link in its place.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`], as for the root of a share.
+    pub(crate) fn check_not_home(&self, identity: &Identity, open: &Open) -> Result<(), Refusal> {
+        let is_home = |(parent, name): (Arc<Directory>, Name)| self.is_home(identity, &parent, &name);
+        if open.parent_and_name().is_some_and(is_home) { Err(Refusal::AccessDenied) } else { Ok(()) }
     }
 
     /// Whether a path leads to an existing object, for a request that will be refused in any case. Nothing is
@@ -105,7 +160,7 @@ impl Share {
                 return Err(Refusal::BadLink);
             }
             let name = match walk_to_end {
-                WalkStep::Up if walk.stack.len() > 1 => {
+                WalkStep::Up if walk.stack.len() > walk.floor => {
                     walk.stack.pop();
                     continue;
                 }
@@ -114,7 +169,7 @@ impl Share {
             };
             let here = walk.here(self.root());
             let found = if walk.left.is_empty() {
-                self.last_step(walk, &here, &name, options, search)?
+                self.last_step(caller, walk, &here, &name, options, search)?
             } else {
                 self.step(caller, walk, &here, &name, options, search.exact)?
             };
@@ -164,7 +219,7 @@ impl Share {
             }
             NodeKind::Link => {
                 walk.trail.is_behind |= walk.trail.last.is_none();
-                self.follow(walk, here, node.as_ref(), options).map(|()| None)
+                self.follow(caller, walk, here, node.as_ref(), options).map(|()| None)
             }
             _ => {
                 self.check_no_reparse(node.as_ref(), walk)?;
@@ -200,6 +255,7 @@ impl Share {
     /// Takes the last component: its node, unless it is a link to be followed.
     fn last_step(
         &self,
+        caller: &Caller<'_>,
         walk: &mut Walk,
         here: &Arc<Directory>,
         name: &Name,
@@ -215,7 +271,7 @@ impl Share {
                 let ResolvedName { name, node, .. } = &found;
                 walk.trail.last = Some(LastLink { parent, name: name.clone(), id: node.id() });
             }
-            self.follow(walk, here, found.node.as_ref(), options)?;
+            self.follow(caller, walk, here, found.node.as_ref(), options)?;
             return Ok(None);
         }
         Ok(Some(WalkTarget::There { parent, found }))
@@ -263,6 +319,7 @@ impl Share {
     /// Puts the text of a link before the rest of the path.
     pub(crate) fn follow(
         &self,
+        caller: &Caller<'_>,
         walk: &mut Walk,
         here: &Arc<Directory>,
         link: &dyn Node,
@@ -278,8 +335,8 @@ impl Share {
             return Err(Refusal::BadLink);
         }
         let relative = if text.first() == Some(&b'/') {
-            let inside = self.settings().inside(&text).ok_or(Refusal::BadLink)?;
-            walk.stack.truncate(1);
+            let inside = self.inside_home(caller.identity, walk, &text).ok_or(Refusal::BadLink)?;
+            walk.stack.truncate(walk.floor);
             inside
         } else {
             &text[..]
@@ -294,6 +351,16 @@ impl Share {
         }
         walk.left.extend(steps.into_iter().rev());
         Ok(())
+    }
+
+    /// The part of an absolute path of the host below the directory that the walk never leaves.
+    fn inside_home<'t>(&self, identity: &Identity, walk: &Walk, text: &'t [u8]) -> Option<&'t [u8]> {
+        let inside = self.settings().inside(text)?;
+        match &identity.home {
+            None => Some(inside),
+            Some(home) if walk.floor == 2 => below(inside, home),
+            Some(_) => None,
+        }
     }
 
     /// The directory that all but the last component of a path lead to, and the last component.
@@ -389,6 +456,7 @@ impl Walk {
         stack.push(Arc::clone(from));
         Walk {
             stack,
+            floor: 1,
             left: path.iter().rev().cloned().map(WalkStep::Down).collect(),
             hops: 0,
             steps: 0,
@@ -399,4 +467,11 @@ impl Walk {
     fn here(&self, root: &Arc<Directory>) -> Arc<Directory> {
         Arc::clone(self.stack.last().unwrap_or(root))
     }
+}
+
+/// The part of a path below its first component, if that is `home`.
+pub(crate) fn below<'p>(path: &'p [u8], home: &Name) -> Option<&'p [u8]> {
+    let start = path.iter().position(|byte| *byte != b'/')?;
+    let rest = path[start..].strip_prefix(home.as_bytes())?;
+    (rest.is_empty() || rest[0] == b'/').then_some(rest)
 }

@@ -66,7 +66,7 @@ impl Share {
         }
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
         let (parent, name) = self.goal(caller, to, options)?;
-        self.check_link_moves(open, &parent)?;
+        self.check_link_moves(caller.identity, open, &parent)?;
         let security = self.directory_security(&parent)?;
         if !self.may(caller, &security, Rights::ADD_FILE) {
             return Err(Refusal::AccessDenied);

@@ -253,7 +253,7 @@ impl Share {
         let changing = parent.change(&[name]);
         let made = match *what {
             NewItem::Link(text) => {
-                self.check_link(&parent, text)?;
+                self.check_link(caller.identity, &parent, text)?;
                 parent.node.create_link(name, text, actor)
             }
             NewItem::Special { kind, mode, rdev } => {

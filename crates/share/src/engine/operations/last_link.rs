@@ -50,7 +50,7 @@ impl Share {
     fn open_link(&self, caller: &Caller<'_>, last: &LastLink) -> CallResult<OpenResult> {
         let path = last.parent.path_to(&last.name);
         let request = OpenRequest {
-            path: &path,
+            path: caller.identity.path_from_home(&path),
             stream: None,
             access: Rights::DELETE | Rights::READ_ATTRIBUTES,
             deny: Deny::empty(),

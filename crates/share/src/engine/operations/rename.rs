@@ -143,12 +143,13 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         self.check_writable()?;
+        self.check_not_home(caller.identity, open)?;
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
         if open.file.is_deleted(Some(link)) {
             return Err(Refusal::AccessDenied);
         }
         let destination = self.destination(caller, open, to)?;
-        self.check_link_moves(open, &destination.parent)?;
+        self.check_link_moves(caller.identity, open, &destination.parent)?;
         self.check_may_move(caller, open, &destination)?;
         match self.check_not_deletable(caller, open, &destination.parent) {
             CallResult::Done(()) => {}

@@ -37,8 +37,9 @@ impl Share {
     /// # Errors
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`], [`Refusal::NotEmpty`]; the volume's error.
     // MS-FSA 2.1.5.10.37
-    pub fn set_reparse(&self, _caller: &Caller<'_>, open: &Arc<Open>, bytes: &[u8]) -> Result<(), Refusal> {
+    pub fn set_reparse(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: &[u8]) -> Result<(), Refusal> {
         self.check_note_change(open)?;
+        self.check_not_home(caller.identity, open)?;
         if bytes.len() < 8 || bytes.len() > MAX_REPARSE {
             return Err(Refusal::Invalid);
         }
@@ -86,12 +87,13 @@ impl Share {
     // MS-FSA 2.1.5.10.37
     pub fn make_link(&self, caller: &Caller<'_>, open: &Arc<Open>, text: &[u8]) -> Result<(), Refusal> {
         self.check_note_change(open)?;
+        self.check_not_home(caller.identity, open)?;
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
         if text.is_empty() || open.stream.is_named {
             return Err(Refusal::Invalid);
         }
         let (parent, name) = link.parent_and_name();
-        self.check_link(&parent, text)?;
+        self.check_link(caller.identity, &parent, text)?;
         let stat = open.node.stat()?;
         if stat.kind == NodeKind::File && stat.size > 0 {
             return Err(Refusal::Invalid);

@@ -271,6 +271,7 @@ fn nobody(sid: volume::security::Sid) -> Arc<Identity> {
         administrator: false,
         unbound: false,
         limit: Rights::empty(),
+        home: None,
     })
 }
 

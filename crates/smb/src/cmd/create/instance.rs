@@ -19,7 +19,7 @@ pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &Pars
         let (Some((engine, file)), Some(record)) = (open.file(), open.create_record.get()) else { continue };
         if record.client == session.client
             || !create.tree.leads_to(engine)
-            || !target.is_path_of(engine, file)
+            || !target.is_path_of(create.identity, engine, file)
         {
             continue;
         }

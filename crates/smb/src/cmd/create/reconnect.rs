@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use share::{CacheKey, Caching, Share};
+use share::{CacheKey, Caching, Identity, Share};
 use smb_wire::create::CreateAction;
 use smb_wire::create_context::Lease;
 use smb_wire::fscc::names::Syntax;
@@ -47,7 +47,7 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
         engine.is_key_delete_pending(create_record.client, CacheKey(u128::from_le_bytes(lease.key.0)), true)
     };
     let is_lost = create_record.lease.is_some_and(|lease| !goes(lease));
-    Stop::when(is_lost && !is_named(engine, file, parsed), NtStatus::INVALID_PARAMETER)?;
+    Stop::when(is_lost && !is_named(create.identity, engine, file, parsed), NtStatus::INVALID_PARAMETER)?;
     // MS-SMB2 3.3.5.9.12
     let asks_to_last = wanted.v2.is_some_and(|v2| v2.persistent);
     Stop::when(asks_to_last && !survival.is_persistent(), NtStatus::INVALID_PARAMETER)?;
@@ -89,8 +89,8 @@ struct Candidate<'a> {
 }
 
 /// Whether the request has the current name of the file.
-fn is_named(engine: &Share, file: &share::Open, parsed: &create::Request<'_>) -> bool {
-    path::parse(parsed.name, Syntax::Windows).is_ok_and(|target| target.is_path_of(engine, file))
+fn is_named(user: &Identity, engine: &Share, file: &share::Open, parsed: &create::Request<'_>) -> bool {
+    path::parse(parsed.name, Syntax::Windows).is_ok_and(|target| target.is_path_of(user, engine, file))
 }
 
 impl Create<'_> {

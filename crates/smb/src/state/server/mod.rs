@@ -15,7 +15,7 @@ use share::{Cause, ClientKey, Identity, LossListener};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::{Now, Shrink};
 
-use crate::config::{HostNames, ServerConfig, ShareConfig, UserConfig};
+use crate::config::{HostNames, NAMED_BY_USER, ServerConfig, ShareConfig, UserConfig, same_name};
 use crate::counting::FAMILY;
 use crate::interfaces::NetworkAddress;
 use crate::keys::Protection;
@@ -147,6 +147,12 @@ impl Server {
     /// The share with this name, ignoring case.
     pub fn share(&self, name: &str) -> Option<Arc<ShareConfig>> {
         self.shares.load().get(&name.to_lowercase()).cloned()
+    }
+
+    /// The share that a user finds under this name, ignoring case.
+    pub fn share_for(&self, name: &str, user: &str) -> Option<Arc<ShareConfig>> {
+        let own = || self.share(NAMED_BY_USER).filter(|_| same_name(name, user));
+        self.share(name).filter(|share| share.name != NAMED_BY_USER).or_else(own)
     }
 
     /// Whether there is a share whose Opens can outlive the server.

@@ -125,6 +125,7 @@ fn identity(principal: &LogonPrincipal, sid: Sid, server: &store::Identity, own_
         // A client with an account's key owns all files on the account's shares.
         unbound: principal.key_of.is_some(),
         limit: Rights::ALL,
+        home: None,
     }
 }
 

@@ -42,7 +42,7 @@ pub fn keep(
     warn_of_damage(journal, &found, OPENS);
     let who = |sid: &Sid| -> Option<Arc<Identity>> {
         let user = principals.iter().find(|user| user.identity.sid == *sid && user.enabled);
-        user.map(|user| Arc::clone(&user.identity))
+        user.map(|user| super::homes::at_home(share, &user.identity))
     };
     let restored = engine.keep_opens(Arc::new(kept), &found.records, &who, net::now());
     let restored = restored.map(|restored| (restored, is_missing || !found.damage.is_empty()));

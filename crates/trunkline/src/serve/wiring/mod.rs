@@ -1,7 +1,7 @@
 //! Assembles the file server: volumes, an engine for each share, the SMB and NFS servers, the transport.
 //!
 //! Only this module depends on those crates. [`identity`] turns principals into identities for the engine and
-//! the log-on. [`accounts`] derives the rules for sessions. [`addresses`] decides which of the host's
+//! the log-on. [`homes`] finds and makes the directories of users. [`accounts`] derives the rules for sessions. [`addresses`] decides which of the host's
 //! addresses clients get. [`journals`] makes opens and client records survive a restart. [`share_removal`]
 //! disconnects the users of a deleted share, and [`share_relocation`] moves a share to another directory.
 //! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`] and
@@ -17,6 +17,7 @@ mod close_ids;
 mod directories;
 mod engines;
 mod exports;
+mod homes;
 mod identity;
 mod journals;
 mod limits;
@@ -62,6 +63,7 @@ use crate::state::StateDir;
 use addresses::Addresses;
 use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
+use homes::HomeDirectories;
 use identity::IdentityMap;
 use limits::Pacing;
 use locks::held;
@@ -256,7 +258,7 @@ impl FileServer for AssembledServer {
             warn_if_opens_need_restart(share, &served.engine);
             let export = exports::export(share, &path, &served.engine, &self.state)?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
-            shares.push((share_config(share, &served.engine), Arc::clone(&served.engine), config));
+            shares.push((share_config(share, &path, &served.engine), Arc::clone(&served.engine), config));
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
@@ -357,7 +359,7 @@ impl AssembledServer {
     /// The real paths of the shares' directories, and those with persistent opens. It also gives each
     /// directory and each export its number, in one change of the state for all of them.
     fn directories(&self, plan: &ServePlan) -> Result<(Vec<PathBuf>, HashSet<PathBuf>), String> {
-        let real = plan.config.shares.values().map(|share| real_path(&share.path.value));
+        let real = plan.config.shares.values().map(|share| real_path(share.directory()));
         let paths = real.collect::<Result<Vec<_>, _>>()?;
         let exports = exports::numbered(plan.config.shares.values().zip(&paths));
         let all = paths.iter().chain(&exports).map(PathBuf::as_path);
@@ -646,10 +648,11 @@ fn engine_config(
     }
 }
 
-fn share_config(share: &Share, engine: &Arc<share::Share>) -> smb::ShareConfig {
+fn share_config(share: &Share, path: &Path, engine: &Arc<share::Share>) -> smb::ShareConfig {
     let users = share.users.iter().map(|(user, granted)| (user.clone(), granted.value));
     smb::ShareConfig {
         name: share.name.value.clone(),
+        homes: HomeDirectories::of(share, path),
         account: share.account.as_ref().map(|account| account.value.clone()),
         comment: share.comment.value.clone(),
         engine: Arc::clone(engine),
