@@ -1,4 +1,4 @@
-//! Users whose paths begin in a directory of their own, and who leave it by no name and no link. All of them
+//! Users whose paths begin in their own directory, and who leave it by no name and no link. All of them
 //! own all files here, so that nothing but the home keeps them apart.
 
 mod common;

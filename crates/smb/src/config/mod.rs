@@ -125,10 +125,10 @@ pub struct HostNames {
     pub groups: Vec<(String, u32)>,
 }
 
-/// The name of a share that each user finds under his own name.
+/// The name of a share that each user finds under the own name.
 pub const NAMED_BY_USER: &str = "{user}";
 
-/// The homes on a share that gives each user a directory of his own.
+/// The homes on a share that gives each user their own directory.
 pub trait Homes: Send + Sync {
     /// The user's directory in the root of the share. It exists, or has just been created.
     ///
@@ -142,7 +142,7 @@ pub trait Homes: Send + Sync {
 pub struct ShareConfig {
     /// Its name. [`NAMED_BY_USER`] stands for the name of each user.
     pub name: String,
-    /// The users' homes, if each user sees only his own directory of the share.
+    /// The users' homes, if each user sees only their own directory of the share.
     pub homes: Option<Arc<dyn Homes>>,
     /// A description for users.
     pub comment: String,

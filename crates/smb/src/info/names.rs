@@ -26,7 +26,7 @@ pub(crate) fn syntax(file: &share::Open) -> Syntax {
 }
 
 /// The path from the root of the share in UTF-16LE, without a leading separator. A stream's name follows a
-/// colon. It is empty for the root. The home of a user is his root.
+/// colon. It is empty for the root. It is empty for a user's home too.
 // MS-FSCC 2.1.5
 pub(crate) fn relative(engine: &Share, file: &share::Open) -> Vec<u8> {
     let path = engine.path_of(file);

@@ -1,5 +1,5 @@
-//! Home shares: `path = "/home/{user}"` gives each user a directory of his own. The share serves the directory
-//! above, and a user reaches of it only what is below his own name.
+//! Home shares: `path = "/home/{user}"` gives each user their own directory. The share serves the directory
+//! above, and a user reaches only what is below the own name there.
 
 use std::path::{Component, Path};
 
@@ -8,12 +8,12 @@ use super::setting::ConfigError;
 use super::tables::{Config, Share};
 use super::values::ShareProtocol;
 
-/// The part of a path that stands for the name of a user. A share of this name is found under the name of each
-/// user.
+/// The part of a path that stands for the name of a user. A share of this name is found under the name of
+/// each user.
 pub const USER: &str = "{user}";
 
 impl Share {
-    /// Whether each user has a directory of his own.
+    /// Whether each user has their own directory.
     pub fn has_homes(&self) -> bool {
         self.path.value.file_name().is_some_and(|last| last == USER)
     }

@@ -270,7 +270,7 @@ settings! {
     pub struct Share(above: Above<'_>, /** The name, in the spelling of the file. */ name: Setting<String>) {
         /// Directory of the share. Over the API it must be an absolute path. After a change, connected
         /// clients keep their open files in the old directory until they close them. `{user}` as its last
-        /// part gives each user a directory of his own (docs/home-shares.md).
+        /// part gives each user their own directory (docs/home-shares.md).
         path: PathBuf { File, live, required }
         /// Whether a user who has no directory on a home share gets one at the first connection.
         create_home: bool { Flag, live, or false }

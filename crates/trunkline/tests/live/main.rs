@@ -3,6 +3,7 @@
 
 mod abandoned_clients;
 mod api;
+mod homes;
 mod missing_state;
 mod restart;
 mod share_relocation;

@@ -1,8 +1,8 @@
-//! The directories of users on home shares: found at each tree connect, and made at a user's first one where the
-//! share says so.
+//! The directories of users on home shares: found at each tree connect, and made at a user's first one where
+//! the share says so.
 //!
 //! All homes of a share have one engine, on the directory above them. So a home costs nothing until its user
-//! connects, and SMB, NFS and a restart see one truth about each file. The engine keeps each user within his
+//! connects, and SMB, NFS and a restart see one truth about each file. The engine keeps each user within the
 //! home (`share::Identity::home`).
 
 use std::io;
@@ -40,8 +40,8 @@ impl HomeDirectories {
         if is_directory(path).is_ok() {
             return Ok(());
         }
-        // It gets its name when it has its owner. A server that is killed in between leaves nothing that looks
-        // like a home.
+        // It gets its name when it has its owner. A server that is killed in between leaves nothing that
+        // looks like a home.
         let mut hidden = std::ffi::OsString::from(".new-home-");
         hidden.push(path.file_name().unwrap_or_default());
         let new = path.with_file_name(hidden);
@@ -84,8 +84,8 @@ impl smb::Homes for HomeDirectories {
             Err(_) if path.is_symlink() => {
                 let above = self.above.display();
                 Err(format!(
-                    "the home {shown} is a symbolic link, and a home share serves only directories in {above} \
-                     itself; mount its target there (`mount --bind`)"
+                    "the home {shown} is a symbolic link, and a home share serves only directories in \
+                     {above} itself; mount its target there (`mount --bind`)"
                 ))
             }
             Err(errno) => Err(format!("the home {shown}: {}", os_error(&errno.into()))),
