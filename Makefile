@@ -1,11 +1,12 @@
 # What a person runs here. CARGO_TARGET_DIR is honoured everywhere.
-.PHONY: help serve check test bench soak pynfs package
+.PHONY: help serve check test bench soak pynfs package package-test
 
 help:
 	@echo 'make serve   build, and serve a demo share on an unprivileged port'
 	@echo 'make check   the quick checks: form, lints, layers, unit tests'
 	@echo 'make test    everything that CI runs, with the foreign peers from Debian'
 	@echo 'make package builds a .deb, an .rpm and a tar, in target/packages; TARGET=TRIPLE for another processor, SIGN_KEY=KEY for gpg'
+	@echo 'make package-test   the .deb on Debian machines with systemd, in guests: a quarter of an hour'
 	@echo 'make pynfs   run the NFSv4.1 suite pynfs, of which PYNFS=DIR is a checkout'
 	@echo 'make soak    the long counts: goes on where it was ended, writes proving/soak/tallies.toml'
 	@echo 'make bench   measure against Samba and Ganesha and write docs/benchmarks.md'
@@ -21,6 +22,11 @@ test:
 
 package:
 	packaging/package.py $(if $(TARGET),--target '$(TARGET)') $(if $(SIGN_KEY),--sign-key '$(SIGN_KEY)')
+
+package-test:
+	scripts/foreign all
+	packaging/package.py --only deb
+	proving/packages/guest/run.py
 
 bench:
 	scripts/foreign all

@@ -22,7 +22,7 @@ import tempfile
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from proving.kernel_client import console, kernels
 
@@ -156,10 +156,15 @@ def _boot(network: Network, job: Job, work: Path, memory_mib: int, console: str,
         f"init={init}", f"guestjob={script}", "guestaddr=" + ",".join(f"{guest_address(nic)}/24" for nic in range(network.nics)),
         f"guestmodules={kernel.modules()}", f"uml_dir={kernel.path(work)}", "con=null", console, "quiet", "loglevel=0",
     ]
+    return start(network, kernel.command(words), kernel.path(memory_directory(work, memory_mib)), stdin, subprocess.STDOUT)
+
+
+def start(network: Network, command: list[str], memory: str, stdin: int, stderr: int | IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start a kernel with its words, in the network, with its memory in the directory `memory`. Its output is a pipe."""
     # A separate process namespace: the end of its first process ends all of the guest's processes.
-    command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *_wide_registers(), *kernel.command(words)])
-    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-                            env=dict(os.environ, PATH=PATH, TMPDIR=kernel.path(_memory_directory(work, memory_mib))))
+    command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *_wide_registers(), *command])
+    return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True,
+                            env=dict(os.environ, PATH=PATH, TMPDIR=memory))
 
 
 @functools.cache
@@ -182,16 +187,15 @@ class GuestEnded(Exception):
     """The guest, or its job, has ended or does not answer in time."""
 
 
-class Guest:
-    """A running guest whose job reads requests and prints answers, one line of JSON each. A mark precedes each answer
-    (console.py).
+class Conversation:
+    """A guest's process whose agent reads requests and prints answers, one line of JSON each. A mark precedes each
+    answer (console.py).
 
     A context manager: leaving it ends the guest. `noise` holds the guest's other output.
     """
 
-    def __init__(self, network: Network, job: Job, memory_mib: int = 640) -> None:
-        self._work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
-        self._process = _boot(network, job, self._work, memory_mib, "con0=fd:0,fd:1", subprocess.PIPE)
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
         self._answers: queue.Queue[Any] = queue.Queue()
         self.noise: list[str] = []
         self._reader = threading.Thread(target=self._listen, daemon=True)
@@ -207,7 +211,6 @@ class Guest:
             pass
         self._process.wait()
         self._reader.join(timeout=10)
-        shutil.rmtree(self._work, ignore_errors=True)
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
@@ -242,8 +245,28 @@ class Guest:
     def _last_words(self) -> str:
         return "it said: " + " | ".join(self.noise[-6:])
 
+    def ended(self, limit_s: float) -> bool:
+        """Wait for the guest's own end. Returns whether it came in time."""
+        try:
+            self._process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
-def _memory_directory(work: Path, memory_mib: int) -> str:
+
+class Guest(Conversation):
+    """A running guest with an agent as its job."""
+
+    def __init__(self, network: Network, job: Job, memory_mib: int = 640) -> None:
+        self._work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
+        super().__init__(_boot(network, job, self._work, memory_mib, "con0=fd:0,fd:1", subprocess.PIPE))
+
+    def __exit__(self, *what: object) -> None:
+        super().__exit__(*what)
+        shutil.rmtree(self._work, ignore_errors=True)
+
+
+def memory_directory(work: Path, memory_mib: int) -> str:
     """Return the directory for the guest's memory: a memory file system if one has the room."""
     shm = "/dev/shm"
     if not os.access(shm, os.W_OK):

@@ -1,0 +1,1 @@
+"""The packages: what is in them, and what they do on a machine."""

@@ -1,0 +1,1 @@
+"""The packages, installed on machines in guests."""
