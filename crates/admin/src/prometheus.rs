@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::status::Transport;
+use crate::status::{Audit, Transport};
 use crate::transactions::{Api, Gauges, Latency, ShareTransactions, Transactions};
 
 /// The content type of the format.
@@ -42,6 +42,9 @@ pub fn text(all: &Transactions) -> String {
     page.availability(all);
     page.gauges(all);
     page.transport(&all.transport);
+    if let Some(audit) = &all.audit {
+        page.audit(audit);
+    }
     page.out
 }
 
@@ -133,6 +136,17 @@ impl Page {
         let name = "trunkline_client_memory_refused_total";
         self.begin(name, "counter", "Requests refused to clients that had more of it than was left.");
         self.sample(name, &[], of.refused as f64);
+    }
+
+    /// The audit's events.
+    fn audit(&mut self, audit: &Audit) {
+        let name = "trunkline_audit_events_total";
+        self.begin(name, "counter", "Audit events, by whether they were written or found no room.");
+        self.sample(name, &[("state", "written")], audit.written as f64);
+        self.sample(name, &[("state", "lost")], audit.lost as f64);
+        let name = "trunkline_audit_target_up";
+        self.begin(name, "gauge", "Whether the file or daemon takes audit events.");
+        self.sample(name, &[], if audit.is_failing { 0.0 } else { 1.0 });
     }
 
     fn sample(&mut self, name: &str, labels: &[Label<'_>], value: f64) {

@@ -36,6 +36,9 @@ pub struct Status {
     /// The log of single requests; null when there is none.
     #[serde(default)]
     pub records: Option<Records>,
+    /// The audit; null when there is none.
+    #[serde(default)]
+    pub audit: Option<Audit>,
     /// NFS clients and their state.
     #[serde(default)]
     pub nfs: crate::nfs::Nfs,
@@ -124,6 +127,19 @@ pub struct Records {
     pub written: u64,
     /// Requests that were left out because they came faster than they could be written.
     pub lost: u64,
+}
+
+/// The audit of the shares.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Audit {
+    /// The file or the syslog daemon.
+    pub target: String,
+    /// Events that were written.
+    pub written: u64,
+    /// Events that found no room.
+    pub lost: u64,
+    /// Whether the target takes nothing at this moment.
+    pub is_failing: bool,
 }
 
 /// The server itself.

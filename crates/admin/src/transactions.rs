@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::status::Transport;
+use crate::status::{Audit, Transport};
 use serde::{Deserialize, Serialize};
 
 /// All counters since the start of the server.
@@ -29,6 +29,9 @@ pub struct Transactions {
     /// Connections, refusals, and the memory for clients that do not read.
     #[serde(default)]
     pub transport: Transport,
+    /// The audit; null when there is none.
+    #[serde(default)]
+    pub audit: Option<Audit>,
 }
 
 /// The gauges of a share: values of this moment.

@@ -442,6 +442,7 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
         waiter: Some(&waiter),
         now: scene.world.now,
         origin: None,
+        details: None,
     };
     let path = [volume::Name::new(b"file").unwrap()];
     let request = OpenRequest {
@@ -457,6 +458,7 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
         extended: &[],
         allocation: 0,
         caching: None,
+        step_of: None,
     };
     let CallResult::Wait(_) = scene.world.engine.create(&caller, &request) else { panic!("it should wait") };
     assert!(!woken.0.load(std::sync::atomic::Ordering::Acquire));

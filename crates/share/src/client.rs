@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 pub use metering::{ClientKey, Waiter, Wake};
 
-use crate::{BreakNotice, Identity};
+use crate::{BreakNotice, ClientDetails, Identity};
 
 /// A client that holds caching rights and must hear of breaks.
 pub trait BreakListener: Send + Sync {
@@ -74,6 +74,8 @@ pub struct Caller<'a> {
     pub now: wire::Now,
     /// The connection; none if it does not matter to the caller.
     pub origin: Option<Origin>,
+    /// The client's session, for the audit. None: that of the open which the request is about.
+    pub details: Option<&'a Arc<ClientDetails>>,
 }
 
 impl Caller<'_> {

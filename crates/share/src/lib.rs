@@ -6,6 +6,7 @@
 //!
 //! Nothing here is global: each share is an engine of its own, with its own state directory.
 
+pub mod audit;
 pub mod caching;
 pub mod call_result;
 pub mod client;
@@ -22,6 +23,7 @@ pub mod refusal;
 pub mod request;
 pub mod watch;
 
+pub use audit::{AuditClasses, AuditDetail, AuditEvent, AuditSink, AuditedOperation, Auditor, ClientDetails};
 pub use caching::{BreakNotice, CacheKey, Caching};
 pub use call_result::{CallResult, Ticket};
 pub use client::{BreakListener, Caller, Cause, ClientExpiry, ClientKey, Origin, Waiter, Wake};

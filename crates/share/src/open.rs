@@ -15,7 +15,7 @@ use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::deferred_close::OpenNode;
 use crate::memory::{Charge, MemoryAccount};
 use crate::ranked::{Mutex, RwLock};
-use crate::{Attributes, CacheKey, Caching, ClientKey, Deny, Identity, Info, Options};
+use crate::{Attributes, CacheKey, Caching, ClientDetails, ClientKey, Deny, Identity, Info, Options};
 
 pub use crate::caching::grants::Grant;
 
@@ -66,6 +66,8 @@ pub(crate) struct OpenParty {
     pub client: ClientKey,
     pub identity: Arc<Identity>,
     pub requester: Requester,
+    /// The session through which it was opened; none after a restart.
+    pub details: Option<Arc<ClientDetails>>,
 }
 
 /// One open of a file, a directory or a stream.
@@ -105,6 +107,40 @@ pub struct Open {
     pub(crate) watch: Mutex<Option<Arc<crate::watch::DirectoryWatch>>>,
     /// Its part of the memory for clients.
     pub(crate) charge: Mutex<Charge>,
+    /// Counted only while the share is audited.
+    pub(crate) audited: AuditedUse,
+}
+
+/// The use of an open, for the audit.
+#[derive(Debug, Default)]
+pub(crate) struct AuditedUse {
+    /// Bytes that were read.
+    pub read: AtomicU64,
+    /// Bytes that were written.
+    pub written: AtomicU64,
+    /// The first uses that were told, as bits of [`FirstUse`].
+    pub told: AtomicU8,
+}
+
+impl AuditedUse {
+    /// The use until now, for the open that takes this one's place.
+    pub fn hand_over(&self) -> AuditedUse {
+        AuditedUse {
+            read: AtomicU64::new(self.read.load(Ordering::Relaxed)),
+            written: AtomicU64::new(self.written.load(Ordering::Relaxed)),
+            told: AtomicU8::new(self.told.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+bitflags! {
+    /// Uses of an open of which the audit tells the first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub(crate) struct FirstUse: u8 {
+        const READ = 1;
+        const WRITE = 2;
+        const LIST = 4;
+    }
 }
 
 impl std::fmt::Debug for Open {
@@ -168,6 +204,11 @@ impl Open {
     /// The identity that opened it.
     pub fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.party.read().identity)
+    }
+
+    /// The client, user and session that hold it.
+    pub(crate) fn party(&self) -> OpenParty {
+        self.party.read().clone()
     }
 
     /// Its origin, as far as caching rights are concerned.

@@ -4,7 +4,7 @@ use bitflags::bitflags;
 use volume::Name;
 use volume::security::{Descriptor, Rights};
 
-use crate::{Attributes, CacheKey, Caching};
+use crate::{Attributes, AuditedOperation, CacheKey, Caching};
 
 /// The action if the name exists, and if it does not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +85,9 @@ bitflags! {
         /// The permission bits of a new object take from an inherited list the rights that they do not give,
         /// and add none to it.
         const MODE_LIMITS = 1 << 17;
+        /// The open serves one operation only ([`OpenRequest::step_of`]). The engine sets it; no client asks
+        /// for it.
+        const STEP = 1 << 19;
     }
 }
 
@@ -138,4 +141,7 @@ pub struct OpenRequest<'a> {
     pub allocation: u64,
     /// The requested caching right.
     pub caching: Option<CachingRequest>,
+    /// The operation for which the protocol opens the object and closes it again. The audit tells of that
+    /// operation, and of no open. None: the client asked for the open itself.
+    pub step_of: Option<AuditedOperation>,
 }

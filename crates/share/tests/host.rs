@@ -27,7 +27,8 @@ impl HostedShare {
             PosixVolume::open(&temp_dir.path().join("files"), &temp_dir.path().join("beside")).unwrap();
         let share = Share::open(Arc::new(volume), Config { enforce: false, ..Config::default() }).unwrap();
         let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
-        let client = Client { share, key: share::ClientKey(1), identity, ears: Arc::default() };
+        let client =
+            Client { share, key: share::ClientKey(1), identity, ears: Arc::default(), details: None };
         HostedShare { temp_dir, client }
     }
 
@@ -192,6 +193,7 @@ fn whoever_closes_last_removes_on_behalf_of_whoever_marked_the_file() {
             key: share::ClientKey(number.into()),
             identity: user(number),
             ears: Arc::default(),
+            details: None,
         };
         let (owner, reader) = (client(1000), client(1001));
         let reading = reader.open(&file).access(Rights::READ_DATA).open();

@@ -25,6 +25,7 @@ fn asking<'a>(path: &'a [volume::Name], access: Rights) -> OpenRequest<'a> {
         extended: &[],
         allocation: 0,
         caching: None,
+        step_of: None,
     }
 }
 

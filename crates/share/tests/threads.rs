@@ -76,6 +76,7 @@ fn open_any(share: &Share, caller: &Caller<'_>, dice: &mut Dice, key: u64) -> Ca
             whole: false,
             via: 0,
         }),
+        step_of: None,
     };
     share.create(caller, &request)
 }
@@ -134,7 +135,14 @@ fn work(share: &Arc<Share>, n: u64, counts: &ThreadTotals) {
     share.attach(client, holder.clone());
     let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
     let waiter = Waiter { wake: holder.clone(), token: 1 };
-    let caller = Caller { identity: &identity, client, waiter: Some(&waiter), now: now(), origin: None };
+    let caller = Caller {
+        identity: &identity,
+        client,
+        waiter: Some(&waiter),
+        now: now(),
+        origin: None,
+        details: None,
+    };
     let mut opens: Vec<Arc<Open>> = Vec::new();
     for round in 0..MOST_ROUNDS {
         if round >= ROUNDS && counts.are_enough() {

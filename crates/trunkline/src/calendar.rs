@@ -18,6 +18,33 @@ pub fn rfc3339(wall_ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+00:00")
 }
 
+/// Appends the time `wall_ns` nanoseconds after 1970, as [`rfc3339`] writes it, without an allocation.
+pub fn append_rfc3339(out: &mut Vec<u8>, wall_ns: i64) {
+    let seconds = wall_ns.div_euclid(1_000_000_000);
+    let micros = wall_ns.rem_euclid(1_000_000_000) / 1000;
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = date(days);
+    for (number, digits, end) in [
+        (year, 4, b'-'),
+        (month, 2, b'-'),
+        (day, 2, b'T'),
+        (second / 3600, 2, b':'),
+        (second / 60 % 60, 2, b':'),
+        (second % 60, 2, b'.'),
+        (micros, 6, b'+'),
+    ] {
+        let from = out.len();
+        out.resize(from + digits, b'0');
+        let mut left = number;
+        for digit in out[from..].iter_mut().rev() {
+            *digit = b'0' + (left % 10).unsigned_abs() as u8;
+            left /= 10;
+        }
+        out.push(end);
+    }
+    out.extend_from_slice(b"00:00");
+}
+
 /// Year, month and day, `days` after 1970-01-01 in the Gregorian calendar.
 fn date(days: i64) -> (i64, i64, i64) {
     // The algorithm counts in eras of 400 years that begin on the first of March, so that a leap day ends its
@@ -49,6 +76,9 @@ mod tests {
         ];
         for (ns, wanted) in cases {
             assert_eq!(rfc3339(ns), wanted);
+            let mut out = Vec::new();
+            append_rfc3339(&mut out, ns);
+            assert_eq!(String::from_utf8(out).unwrap(), wanted);
         }
     }
 }

@@ -11,14 +11,15 @@ use serde_json::{Map, Value, json};
 use crate::config::foreign::{ELSEWHERE, NOT_THERE};
 use crate::config::format::Shape;
 use crate::config::table::{Fallback, KeyDescription};
-use crate::config::{Account, Admin, Server, Share, Testing, User};
+use crate::config::{Account, Admin, Audit, Server, Share, Testing, User};
 
 /// Each table with its title, its purpose and its keys.
-pub fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 6] {
+pub fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 7] {
     [
         ("[server]", Server::ABOUT, Server::keys().into()),
         ("[server.testing]", Testing::ABOUT, Testing::keys().into()),
         ("[admin]", Admin::ABOUT, Admin::keys().into()),
+        ("[audit]", Audit::ABOUT, Audit::keys().into()),
         ("[[user]]", User::ABOUT, User::keys().into()),
         ("[account.NAME]", Account::ABOUT, Account::keys().into()),
         ("[share.NAME]", Share::ABOUT, Share::keys().into()),
@@ -132,7 +133,7 @@ pub fn default(key: &KeyDescription) -> String {
 
 /// A JSON schema of the whole file.
 pub fn schema() -> Value {
-    let [server, testing, admin, user, account, share] =
+    let [server, testing, admin, audit, user, account, share] =
         tables().map(|(_, about, keys)| object(about, &keys, in_file));
     let mut server = server;
     server["properties"]["testing"] = testing;
@@ -145,6 +146,7 @@ pub fn schema() -> Value {
         "properties": {
             "server": server,
             "admin": admin,
+            "audit": audit,
             "user": { "type": "array", "items": user },
             "account": named(account),
             "share": named(share),

@@ -20,7 +20,7 @@ mod transaction;
 pub use access_pattern::{AccessPattern, AccessPatternCounters, SIZES, size_bound};
 pub use connection::{ConnectionActivity, ConnectionCounters, ShareIndex};
 pub use histogram::Distribution;
-pub use record::{Record, Recorder, RequestDescription, Sampled, path_text, range_text};
+pub use record::{Record, RecordSink, Recorder, RequestDescription, Sampled, path_text, range_text};
 pub use share_counts::{CountedShare, Counts};
 pub use totals::{Totals, Transactions};
 pub use transaction::{CompletedTransaction, Family, TransactionKind};

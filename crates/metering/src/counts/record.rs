@@ -1,14 +1,12 @@
 //! One record for each request, or for one request in every N, for readers who want to see single requests.
 //!
-//! A [`Recorder`] is a bounded queue. Connections put their answered requests into it
-//! ([`super::ConnectionCounters::record`]), and a reader at the other end takes them out and writes them
-//! down. A connection never waits for room: a record that finds no room is counted and lost.
+//! Connections pass their answered requests to a [`Recorder`] ([`super::ConnectionCounters::record`]), which
+//! passes them on to a [`RecordSink`]. A connection never waits for that.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use super::transaction::{CompletedTransaction, Family};
 
@@ -91,38 +89,34 @@ pub fn range_text(length: u64, offset: u64) -> String {
     format!("{length:#x} bytes at offset {offset:#x}")
 }
 
-/// The sending end of the queue of records.
-#[derive(Debug)]
+/// Receives records.
+pub trait RecordSink: Send + Sync {
+    /// Called with each record, in the thread of its connection. It must not wait.
+    fn put(&self, record: &Record);
+}
+
+/// Selects the requests to record.
 pub struct Recorder {
     sample: u64,
     with_paths: bool,
-    queue: SyncSender<Record>,
+    sink: Box<dyn RecordSink>,
     /// Connections until now. Each starts at another offset, so that connections do not all select the same
     /// of their requests.
     connections: AtomicU64,
-    lost: AtomicU64,
+}
+
+impl std::fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recorder").field("sample", &self.sample).finish_non_exhaustive()
+    }
 }
 
 impl Recorder {
-    /// A recorder that selects one in every `sample` requests and holds up to `room` records until they are
-    /// taken out. The records hold paths and names only if `with_paths` is set.
+    /// A recorder that selects one in every `sample` requests for `sink`. The records hold paths and names
+    /// only if `with_paths` is set.
     #[must_use]
-    pub fn new(sample: u64, room: usize, with_paths: bool) -> (Arc<Recorder>, Receiver<Record>) {
-        let (queue, taken) = sync_channel(room);
-        let (connections, lost) = (AtomicU64::default(), AtomicU64::default());
-        (Arc::new(Recorder { sample: sample.max(1), with_paths, queue, connections, lost }), taken)
-    }
-
-    /// The number of records that found no room.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        self.lost.load(Ordering::Relaxed)
-    }
-
-    fn put(&self, record: Record) {
-        if self.queue.try_send(record).is_err() {
-            self.lost.fetch_add(1, Ordering::Relaxed);
-        }
+    pub fn new(sample: u64, with_paths: bool, sink: Box<dyn RecordSink>) -> Arc<Recorder> {
+        Arc::new(Recorder { sample: sample.max(1), with_paths, sink, connections: AtomicU64::default() })
     }
 }
 
@@ -157,7 +151,7 @@ impl Recording {
         if self.waiting.len() >= MOST_WAITING
             && let Some((_, oldest)) = self.waiting.pop_front()
         {
-            self.recorder.put(oldest);
+            self.recorder.sink.put(&oldest);
             self.fresh = self.fresh.min(self.waiting.len());
         }
         self.waiting.push_back((u64::MAX, record));
@@ -177,7 +171,7 @@ impl Recording {
             && let Some((_, mut record)) = self.waiting.pop_front()
         {
             record.whole_ns = record.server_ns.map(|_| at_ns.saturating_sub(record.arrived_ns));
-            self.recorder.put(record);
+            self.recorder.sink.put(&record);
         }
     }
 }
@@ -185,7 +179,7 @@ impl Recording {
 impl Drop for Recording {
     fn drop(&mut self) {
         for (_, record) in self.waiting.drain(..) {
-            self.recorder.put(record);
+            self.recorder.sink.put(&record);
         }
     }
 }
@@ -195,6 +189,26 @@ mod tests {
     use super::super::{ConnectionCounters, Counts, ShareIndex, TransactionKind};
     use super::*;
     use crate::limits::ResponseType;
+
+    /// Records that a test takes out.
+    #[derive(Clone, Default)]
+    struct Taken(Arc<std::sync::Mutex<Vec<Record>>>);
+
+    impl RecordSink for Taken {
+        fn put(&self, record: &Record) {
+            self.0.lock().unwrap().push(record.clone());
+        }
+    }
+
+    impl Taken {
+        fn recorder(&self, sample: u64) -> Arc<Recorder> {
+            Recorder::new(sample, true, Box::new(self.clone()))
+        }
+
+        fn all(&self) -> Vec<Record> {
+            std::mem::take(&mut self.0.lock().unwrap())
+        }
+    }
 
     static FAMILY: Family = Family { name: "F", operations: &["One"], authentications: &["Key"] };
     const DONE: CompletedTransaction = CompletedTransaction {
@@ -233,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_record_has_the_times_of_its_answer() {
-        let (recorder, taken) = Recorder::new(1, 10, true);
+        let taken = Taken::default();
+        let recorder = taken.recorder(1);
         let rest = Counts::new(&FAMILY);
         assert!(ConnectionCounters::new(&rest).sample(1).is_none(), "nobody records");
         rest.set_recorder(Arc::clone(&recorder));
@@ -242,20 +257,19 @@ mod tests {
         counters.turned(150, 1000, 0);
         asks(&mut counters, 2..3, 200);
         counters.turned(260, 2000, 0);
-        assert!(taken.try_recv().is_err(), "nothing was sent yet");
+        assert!(taken.all().is_empty(), "nothing was sent yet");
         counters.sent(1999, 300);
         let times = |record: Record| (record.about.status, record.server_ns, record.whole_ns);
-        let got: Vec<_> = taken.try_iter().map(times).collect();
+        let got: Vec<_> = taken.all().into_iter().map(times).collect();
         assert_eq!(got, [(0, Some(50), Some(200)), (1, None, None)]);
         drop(counters);
-        let got: Vec<_> = taken.try_iter().map(times).collect();
+        let got: Vec<_> = taken.all().into_iter().map(times).collect();
         assert_eq!(got, [(2, Some(60), None)], "its connection was lost");
-        assert_eq!(recorder.lost(), 0);
     }
 
     #[test]
     fn of_several_at_once_the_same_are_taken_as_one_by_one() {
-        let (recorder, _taken) = Recorder::new(3, 1, true);
+        let recorder = Taken::default().recorder(3);
         let of = |counts: &[u64]| -> Vec<bool> {
             recorder.connections.store(1, Ordering::Relaxed);
             let mut recording = Recording::new(&recorder);
@@ -271,8 +285,9 @@ mod tests {
     }
 
     #[test]
-    fn one_of_so_many_is_taken_and_what_finds_no_room_is_counted() {
-        let (recorder, taken) = Recorder::new(4, 3, false);
+    fn one_of_so_many_is_taken_and_old_ones_go_out_without_their_whole_time() {
+        let taken = Taken::default();
+        let recorder = taken.recorder(4);
         let rest = Counts::new(&FAMILY);
         rest.set_recorder(Arc::clone(&recorder));
         let mut statuses = Vec::new();
@@ -280,13 +295,15 @@ mod tests {
             let mut counters = ConnectionCounters::new(&rest);
             asks(&mut counters, 0..9, 0);
             drop(counters);
-            statuses.extend(taken.try_iter().map(|record| record.about.status));
+            statuses.extend(taken.all().into_iter().map(|record| record.about.status));
         }
         assert_eq!(statuses, [0, 4, 8, 1, 5, 2, 6, 3, 7]);
         let mut counters = ConnectionCounters::new(&rest);
         asks(&mut counters, 0..4 * MOST_WAITING as u32 + 4, 0);
         counters.turned(1, 1, 0);
         counters.sent(1, 2);
-        assert_eq!((taken.try_iter().count(), recorder.lost()), (3, MOST_WAITING as u64 + 1 - 3));
+        let whole = |record: &Record| record.whole_ns.is_some();
+        let all = taken.all();
+        assert_eq!((all.len(), all.iter().filter(|record| whole(record)).count()), (MOST_WAITING + 1, 0));
     }
 }

@@ -310,10 +310,17 @@ impl Run {
         request: impl Fn(&share::Share, &Caller<'_>) -> CallResult<T>,
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
-        let client = self.session()?.client.key;
+        let session = self.session()?;
+        let (client, details) = (session.client.key, Some(&session.details));
         let waiter = self.server.no_wait_waiter();
-        let caller =
-            Caller { identity: &identity, client, waiter: Some(waiter), now: self.now, origin: None };
+        let caller = Caller {
+            identity: &identity,
+            client,
+            waiter: Some(waiter),
+            now: self.now,
+            origin: None,
+            details,
+        };
         match request(&export.engine, &caller) {
             CallResult::Done(done) => Ok(done),
             CallResult::Wait(ticket) => {
@@ -335,8 +342,10 @@ impl Run {
         request: impl FnOnce(&share::Share, &Caller<'_>) -> Result<T, share::Refusal>,
     ) -> Result<T, Stop> {
         let identity = self.identity(export);
-        let client = self.session()?.client.key;
-        let caller = Caller { identity: &identity, client, waiter: None, now: self.now, origin: None };
+        let session = self.session()?;
+        let (client, details) = (session.client.key, Some(&session.details));
+        let caller =
+            Caller { identity: &identity, client, waiter: None, now: self.now, origin: None, details };
         Ok(request(&export.engine, &caller)?)
     }
 

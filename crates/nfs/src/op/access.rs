@@ -27,6 +27,12 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
         access -= AccessBits::MODIFY | AccessBits::EXTEND | AccessBits::DELETE | AccessBits::XAWRITE;
     }
     let supported = supported_for(item.kind(), run.minor) & args.access;
+    if !supported.is_empty() && (access & supported).is_empty() {
+        run.ask_now(&export, |engine, caller| {
+            engine.note_no_access(caller, &item, rights_of(supported));
+            Ok(())
+        })?;
+    }
     run.reply(OpNum::Access, ResOk { supported, access: access & supported })
 }
 
@@ -54,6 +60,17 @@ fn supported_for(kind: NodeKind, minor: u32) -> AccessBits {
         NodeKind::Directory => all | AccessBits::LOOKUP | AccessBits::DELETE,
         _ => all | AccessBits::EXECUTE,
     }
+}
+
+/// The rights that a client asks for.
+fn rights_of(asked: AccessBits) -> Rights {
+    let mut out = Rights::empty();
+    out.set(Rights::READ_DATA, asked.contains(AccessBits::READ));
+    out.set(Rights::WRITE_DATA, asked.contains(AccessBits::MODIFY));
+    out.set(Rights::APPEND_DATA, asked.contains(AccessBits::EXTEND));
+    out.set(Rights::EXECUTE, asked.intersects(AccessBits::EXECUTE | AccessBits::LOOKUP));
+    out.set(Rights::DELETE_CHILD, asked.contains(AccessBits::DELETE));
+    out
 }
 
 fn bits_of(rights: Rights, info: &Info, identity: &Identity, runs: bool) -> AccessBits {

@@ -142,7 +142,9 @@ fn restore_state(
         finish_adding(run, &state, client.add_delegation(&state))?;
     }
     let identity = run.identity(export);
-    let caller = Caller { identity: &identity, client: client.key, waiter: None, now: run.now, origin: None };
+    let details = Some(&run.session()?.details);
+    let caller =
+        Caller { identity: &identity, client: client.key, waiter: None, now: run.now, origin: None, details };
     if let Err(why) = export.engine.reclaim(&kept.open, &caller) {
         tracing::warn!(export = %export.name, %why, "an open from before the restart could not be taken up");
         if state.delegation().is_some() {

@@ -5,12 +5,12 @@ use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::create::{Args, CreateType, ResOk};
 use nfs_wire::types::SpecData;
-use share::{Disposition, NewItem, Options};
+use share::{AuditedOperation, Disposition, NewItem, Options};
 use volume::NodeKind;
 use volume::security::Rights;
 
 use super::lookup::check_directory;
-use super::names::{changed, name, opening, version, with_open};
+use super::names::{changed, name, opening, step_of, version, with_open};
 use super::setattr;
 use crate::attributes::set::SetAttributes;
 use crate::compound::current::Current;
@@ -59,7 +59,8 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
         Some(fresh) => run.ask(&export, |engine, caller| engine.make_in(caller, &above, &name, &fresh))?,
         None => {
             let path = std::slice::from_ref(&name);
-            let mut request = opening(path, Rights::READ_ATTRIBUTES);
+            let mut request =
+                step_of(AuditedOperation::MakeDirectory, opening(path, Rights::READ_ATTRIBUTES));
             request.disposition = Disposition::Create;
             request.options |= Options::DIRECTORY | Options::UNSHARED_METADATA | how;
             request.mode = mode_below;
@@ -74,8 +75,9 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     if rest != (SetAttributes { mask: rest.mask, ..SetAttributes::default() }) {
         let for_list = if rest.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
         let access = Rights::READ_ATTRIBUTES | Rights::WRITE_ATTRIBUTES | for_list;
-        let done =
-            with_open(run, &export, &item, access, |open| setattr::apply_to(run, &export, open, &rest));
+        let done = with_open(run, &export, &item, AuditedOperation::SetAttributes, access, |open| {
+            setattr::apply_to(run, &export, open, &rest)
+        });
         match done {
             Ok(()) => {}
             // The object exists. The result tells the client which of its attributes are set.

@@ -6,11 +6,15 @@ use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::create_session::{Args, ChannelAttrs, ResOk, SessionFlags};
 
+use share::ClientDetails;
+
 use crate::compound::{OpResult, Run};
 use crate::limits::{MAX_CACHED_REPLY, MAX_CHANNEL_MESSAGE, MAX_OPERATIONS, MAX_SLOTS, MIN_CHANNEL_MESSAGE};
 use crate::state::callback::{CallbackCredentials, CallbackParams};
 use crate::state::client::Client;
 
+/// The most characters of a client's machine name in the audit.
+const MAX_MACHINE_SHOWN: usize = 64;
 /// The flags that a client may send.
 const TAKEN: SessionFlags =
     SessionFlags::PERSIST.union(SessionFlags::CONN_BACK_CHAN).union(SessionFlags::CONN_RDMA);
@@ -93,7 +97,10 @@ fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, N
     let calling = CallbackParams { program: args.cb_program, minor: run.minor, credentials };
     let memory = run.server.config().reply_memory.take(fore.maxrequests, fore.maxresponsesize_cached);
     let kept = memory.ok_or(NfsStat::NoSpc)?;
-    let session = run.server.make_session(client, fore, back, calling, kept).ok_or(NfsStat::Delay)?;
+    let session = run
+        .server
+        .make_session(client, client_details(run, client), fore, back, calling, kept)
+        .ok_or(NfsStat::Delay)?;
     if !client.is_confirmed()
         && let Err(why) = confirm(run, client)
     {
@@ -101,6 +108,8 @@ fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, N
         return Err(why);
     }
     client.heard(run.now);
+    let user = client.principal.to_string();
+    run.server.auditor.log_on((&user, Some(client.principal.parts().1)), &session.details, None);
     run.bind(&session, true, has_back);
     let flags = if has_back { SessionFlags::CONN_BACK_CHAN } else { SessionFlags::empty() };
     Ok(ResOk {
@@ -110,6 +119,17 @@ fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, N
         fore_chan_attrs: fore,
         back_chan_attrs: back,
     })
+}
+
+/// The properties of the client for the audit.
+fn client_details(run: &Run, client: &Client) -> ClientDetails {
+    let machine = String::from_utf8_lossy(client.principal.parts().2);
+    ClientDetails {
+        protocol: if run.minor == 1 { "NFSv4.1" } else { "NFSv4.2" },
+        address: run.connection.peer.remote.ip().to_canonical(),
+        machine: machine.chars().take(MAX_MACHINE_SHOWN).collect(),
+        session: client.id,
+    }
 }
 
 /// Confirms a client that has created its first session. If the client had restarted, its earlier state ends.

@@ -6,10 +6,10 @@ use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType};
 use nfs_wire::op::open::{
     Delegation, DelegationType, ReadDelegation, ShareAccess, SpaceLimit, WhyNone, WriteDelegation,
 };
-use share::{Caching, Item, Options};
+use share::{AuditedOperation, Caching, Item, Options};
 
 use super::claim::{DelegationReclaim, is_held, take_delegation};
-use super::names::opening;
+use super::names::{opening, step_of};
 use super::states::{self, StateTarget};
 use crate::compound::{Run, Stop};
 use crate::state::delegated_times::DelegatedBaseline;
@@ -152,7 +152,7 @@ fn grant(
         if write { right | Caching::WRITE } else { right }
     };
     let access = if write { asked | ShareAccess::READ } else { ShareAccess::READ };
-    let mut request = opening(&[], rights(access));
+    let mut request = step_of(AuditedOperation::Open, opening(&[], rights(access)));
     request.options |= Options::UNSHARED_METADATA | Options::NO_WAIT_FOR_BREAK;
     request.caching = Some(client.caching(export.id, item.id(), wants(write)));
     let opened = run.ask(export, |engine, caller| engine.create_from(caller, item, &request)).ok()?;

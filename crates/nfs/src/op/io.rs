@@ -5,12 +5,12 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
-use share::{CopySide, LockOwner, Open};
+use share::{AuditedOperation, CopySide, LockOwner, Open};
 use volume::NodeKind;
 use volume::security::Rights;
 use wire::table::EntryGuard;
 
-use super::names::opening_own;
+use super::names::{opening_own, step_of};
 use crate::compound::{Run, Stop};
 use crate::config::Export;
 use crate::state::open::Holding;
@@ -111,7 +111,9 @@ pub fn io_open(run: &mut Run, id: &StateId, access: ShareAccess) -> Result<IoOpe
     check_data(item.kind())?;
     let rights = if access == ShareAccess::WRITE { Rights::WRITE_DATA } else { Rights::READ_DATA };
     let open = |rights| {
-        let request = opening_own(run, &export, item.id(), &[], rights)?;
+        let operation =
+            if access == ShareAccess::WRITE { AuditedOperation::Write } else { AuditedOperation::Read };
+        let request = step_of(operation, opening_own(run, &export, item.id(), &[], rights)?);
         run.ask(&export, |engine, caller| engine.create_from(caller, &item, &request))
     };
     let opened = match open(rights) {

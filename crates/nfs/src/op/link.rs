@@ -5,6 +5,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, LinkArgs};
+use share::AuditedOperation;
 use volume::NodeKind;
 use volume::security::Rights;
 
@@ -30,7 +31,7 @@ pub fn run(run: &mut Run, args: &LinkArgs<'_>) -> OpResult {
     let name = name(args.newname)?;
     run.check_writable(&export)?;
     let before = version(&export, &above)?;
-    with_open(run, &export, &item, Rights::READ_ATTRIBUTES, |open| {
+    with_open(run, &export, &item, AuditedOperation::Link, Rights::READ_ATTRIBUTES, |open| {
         run.ask(&export, |engine, caller| engine.link_into(caller, open, &above, &name))
     })?;
     let cinfo = changed(&export, &above, before)?;

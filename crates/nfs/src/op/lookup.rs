@@ -3,6 +3,7 @@
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::LookupArgs;
+use share::AuditedOperation;
 use volume::NodeKind;
 
 use super::names::name;
@@ -20,7 +21,12 @@ pub fn run(run: &mut Run, args: &LookupArgs<'_>) -> OpResult {
         None => {
             let exports = run.server.exports();
             let export = exports.named(name.as_bytes()).ok_or(NfsStat::NoEnt)?;
-            if !run.credentials.may_use(export) {
+            let may_use = run.credentials.may_use(export);
+            let refused = (!may_use).then_some("the export is not for this address or port");
+            let details = Some(&*run.session()?.details);
+            let identity = run.identity(export);
+            export.engine.note_connection(AuditedOperation::Connect, &identity, details, refused);
+            if !may_use {
                 return Err(NfsStat::Access.into());
             }
             run.session()?.client.note_export(export.id);

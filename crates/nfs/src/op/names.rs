@@ -2,7 +2,7 @@
 
 use nfs_wire::NfsStat;
 use nfs_wire::types::ChangeInfo;
-use share::{Attributes, Caching, Deny, Disposition, Item, OpenRequest, Options};
+use share::{Attributes, AuditedOperation, Caching, Deny, Disposition, Item, OpenRequest, Options};
 use volume::security::Rights;
 use volume::{BadName, Name, NodeId, NodeKind};
 
@@ -74,6 +74,7 @@ pub fn opening(path: &[Name], access: Rights) -> OpenRequest<'_> {
         extended: &[],
         allocation: 0,
         caching: None,
+        step_of: None,
     }
 }
 
@@ -93,6 +94,12 @@ pub fn opening_own<'a>(
     Ok(request)
 }
 
+/// The same request as a step of an operation that the audit tells in its place.
+#[must_use]
+pub fn step_of(operation: AuditedOperation, request: OpenRequest<'_>) -> OpenRequest<'_> {
+    OpenRequest { step_of: Some(operation), ..request }
+}
+
 /// The version of a directory before a change, for change_info4.
 ///
 /// # Errors
@@ -109,7 +116,7 @@ pub fn changed(export: &Export, directory: &Item, before: u64) -> Result<ChangeI
     Ok(ChangeInfo { atomic: false, before, after: export.engine.item_version(directory)? })
 }
 
-/// Opens an item with these rights, runs an action, and closes the item.
+/// Opens an item with these rights for an operation, runs it, and closes the item.
 ///
 /// # Errors
 /// The error of the engine or of `act`.
@@ -117,10 +124,11 @@ pub fn with_open<T>(
     run: &Run,
     export: &std::sync::Arc<Export>,
     item: &Item,
+    operation: AuditedOperation,
     access: Rights,
     act: impl FnOnce(&std::sync::Arc<share::Open>) -> Result<T, Stop>,
 ) -> Result<T, Stop> {
-    let mut request = opening_own(run, export, item.id(), &[], access)?;
+    let mut request = step_of(operation, opening_own(run, export, item.id(), &[], access)?);
     request.options |= Options::UNSHARED_METADATA;
     let opened = run.ask(export, |engine, caller| engine.create_from(caller, item, &request))?;
     let done = act(&opened.open);

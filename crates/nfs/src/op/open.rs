@@ -8,13 +8,15 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::access::AccessBits;
 use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess};
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
-use share::{Basic, Caching, CachingRequest, Deny, Disposition, Item, OpenResult, Options, TimeSet};
+use share::{
+    AuditedOperation, Basic, Caching, CachingRequest, Deny, Disposition, Item, OpenResult, Options, TimeSet,
+};
 use volume::security::Rights;
 use volume::{Name, NodeKind, Time};
 
 use super::delegate::{delegate, delegate_again};
 use super::lookup::check_directory;
-use super::names::{changed, name, opening, opening_own, retry_stale_name, version};
+use super::names::{changed, name, opening, opening_own, retry_stale_name, step_of, version};
 use super::states::{self, StateTarget};
 use super::{access, claim, setattr};
 use crate::attributes::set::SetAttributes;
@@ -388,7 +390,7 @@ fn remove_new_file(run: &Run, export: &Arc<Export>, made: &OpenResult) {
     if let Ok(handle) = handle_of(&run.server, export, &item) {
         run.server.forget_item(&handle);
     }
-    let mut request = opening(&[], Rights::DELETE);
+    let mut request = step_of(AuditedOperation::Remove, opening(&[], Rights::DELETE));
     request.deny = Deny::READ | Deny::WRITE | Deny::DELETE;
     request.options |= Options::DELETE_ON_CLOSE;
     if let Ok(going) = run.ask(export, |engine, caller| engine.create_from(caller, &item, &request)) {

@@ -32,6 +32,7 @@ use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::server::Server;
 use crate::state::filehandle::Handle;
+use share::AuditedOperation;
 
 /// Cookies depend on nothing that the server could forget.
 const VERIFIER: [u8; 8] = [0; 8];
@@ -66,7 +67,9 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
         Some((_, item)) if item.kind() != NodeKind::Directory => Err(NfsStat::NotDir.into()),
         Some((export, item)) => {
             let access = Rights::LIST_DIRECTORY;
-            with_open(run, &export, &item, access, |open| list.entries(run, &export, open))
+            with_open(run, &export, &item, AuditedOperation::List, access, |open| {
+                list.entries(run, &export, open)
+            })
         }
     }
 }
@@ -141,7 +144,14 @@ impl DirectoryListing<'_> {
     fn entries(&mut self, run: &Run, export: &Arc<Export>, open: &Arc<share::Open>) -> OpResult {
         let identity = run.identity(export);
         let client = run.session()?.client.key;
-        let caller = share::Caller { identity: &identity, client, waiter: None, now: run.now, origin: None };
+        let caller = share::Caller {
+            identity: &identity,
+            client,
+            waiter: None,
+            now: run.now,
+            origin: None,
+            details: None,
+        };
         let mut writer = EntriesWriter::begin(self.out, VERIFIER, self.max).ok_or(NfsStat::TooSmall)?;
         let mut is_whole = true;
         let mut failed = Ok(());

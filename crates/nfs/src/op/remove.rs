@@ -5,12 +5,12 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{Changed, RemoveArgs};
-use share::{Item, OpenResult};
+use share::{AuditedOperation, Item, OpenResult};
 use volume::security::Rights;
 use volume::{Name, NodeKind};
 
 use super::lookup::check_directory;
-use super::names::{changed, conflict_status, name, opening_own, retry_stale_name, version};
+use super::names::{changed, conflict_status, name, opening_own, retry_stale_name, step_of, version};
 use crate::compound::current::handle_of;
 use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
@@ -42,6 +42,10 @@ fn open_to_remove(run: &Run, export: &Arc<Export>, above: &Item, name: &Name) ->
     if let Ok(handle) = handle_of(&run.server, export, &item) {
         run.server.forget_item(&handle);
     }
-    let request = opening_own(run, export, item.id(), &[], Rights::DELETE)?;
+    let removal = match item.kind() {
+        NodeKind::Directory => AuditedOperation::RemoveDirectory,
+        _ => AuditedOperation::Remove,
+    };
+    let request = step_of(removal, opening_own(run, export, item.id(), &[], Rights::DELETE)?);
     run.ask(export, |engine, caller| engine.create_found(caller, &item, &request))
 }

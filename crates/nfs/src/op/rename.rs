@@ -5,12 +5,12 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::OpNum;
 use nfs_wire::op::names::{RenameArgs, RenameResOk};
-use share::Item;
+use share::{AuditedOperation, Item};
 use volume::security::Rights;
 use volume::{Name, NodeKind};
 
 use super::lookup::check_directory;
-use super::names::{changed, conflict_status, name, opening_own, version};
+use super::names::{changed, conflict_status, name, opening_own, step_of, version};
 use crate::compound::current::handle_of;
 use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
@@ -85,7 +85,8 @@ fn is_one_file(
 fn move_it(run: &Run, export: &Arc<Export>, from: NamedEntry<'_>, to: NamedEntry<'_>) -> Result<(), Stop> {
     let path = std::slice::from_ref(from.name);
     let moved = run.ask_now(export, |engine, caller| engine.item_in(caller, from.directory, from.name))?;
-    let request = opening_own(run, export, moved.id(), path, Rights::DELETE)?;
+    let request =
+        step_of(AuditedOperation::Rename, opening_own(run, export, moved.id(), path, Rights::DELETE)?);
     let kind = moved.kind();
     drop(moved);
     // RFC 8881 18.26.3 has EXIST for a directory that is not empty (exception: NOTEMPTY, as the Linux server

@@ -7,7 +7,7 @@ use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::op::setattr::{Args, Res};
-use share::{Basic, Info, Open, TimeSet};
+use share::{AuditedOperation, Basic, Info, Open, TimeSet};
 use volume::Time;
 use volume::security::Rights;
 
@@ -71,7 +71,9 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     let for_times = if says_when(&rest) { Rights::WRITE_ATTRIBUTES } else { Rights::empty() };
     let for_list = if rest.list.is_some() { Rights::WRITE_DAC } else { Rights::empty() };
     let access = Rights::READ_ATTRIBUTES | for_times | for_list;
-    let done = with_open(run, &export, &item, access, |open| apply_to(run, &export, open, &rest));
+    let done = with_open(run, &export, &item, operation_of(&rest), access, |open| {
+        apply_to(run, &export, open, &rest)
+    });
     if rest.list.is_some() {
         done.map_err(owner_only)?
     } else {
@@ -79,6 +81,19 @@ fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     }
     *set = set.or(&rest.mask);
     Ok(())
+}
+
+/// The first of the changes, for the audit.
+fn operation_of(wanted: &SetAttributes) -> AuditedOperation {
+    if wanted.uid.is_some() || wanted.gid.is_some() {
+        AuditedOperation::SetOwner
+    } else if wanted.mode.is_some() {
+        AuditedOperation::SetMode
+    } else if wanted.list.is_some() {
+        AuditedOperation::SetDescriptor
+    } else {
+        AuditedOperation::SetAttributes
+    }
 }
 
 /// Takes over the times that a client has kept under its delegation, as far as they are plausible.

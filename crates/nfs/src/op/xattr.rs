@@ -7,7 +7,7 @@ use nfs_wire::op::OpNum;
 use nfs_wire::op::xattr::{Changed, GetResOk, ListArgs, ListResOk, NameArgs, SetArgs, SetOption};
 use nfs_wire::types::ChangeInfo;
 use nfs_wire::xdr::{List, padding};
-use share::{Item, Open};
+use share::{AuditedOperation, Item, Open};
 use volume::NodeKind;
 use volume::security::Rights;
 
@@ -27,7 +27,7 @@ const LIST_AROUND: usize = 16;
 pub fn run_get(run: &mut Run, args: &NameArgs<'_>) -> OpResult {
     check_name(args.name)?;
     let (export, item) = subject(run)?;
-    let value = with_open(run, &export, &item, Rights::READ_EA, |open| {
+    let value = with_open(run, &export, &item, AuditedOperation::Open, Rights::READ_EA, |open| {
         Ok(export.engine.attribute(open, args.name)?)
     })?;
     run.reply(OpNum::GetXattr, GetResOk { value: &value })
@@ -71,7 +71,9 @@ pub fn run_remove(run: &mut Run, args: &NameArgs<'_>) -> OpResult {
 /// NFS4ERR_TOOSMALL if no name fits, NFS4ERR_ACCESS, NFS4ERR_WRONG_TYPE.
 pub fn run_list(run: &mut Run, args: &ListArgs) -> OpResult {
     let (export, item) = subject(run)?;
-    let all = with_open(run, &export, &item, Rights::READ_EA, |open| Ok(export.engine.extended(open)?))?;
+    let all = with_open(run, &export, &item, AuditedOperation::Open, Rights::READ_EA, |open| {
+        Ok(export.engine.extended(open)?)
+    })?;
     let mut names: Vec<&[u8]> = all.iter().map(|(name, _)| name.as_slice()).collect();
     names.sort_unstable();
     let begin = usize::try_from(args.cookie).unwrap_or(usize::MAX).min(names.len());
@@ -110,7 +112,9 @@ fn change(
     let (export, item) = subject(run)?;
     run.check_writable(&export)?;
     let before = version(&export, &item)?;
-    with_open(run, &export, &item, Rights::WRITE_EA, |open| act(run, &export, open))?;
+    with_open(run, &export, &item, AuditedOperation::SetExtended, Rights::WRITE_EA, |open| {
+        act(run, &export, open)
+    })?;
     changed(&export, &item, before)
 }
 

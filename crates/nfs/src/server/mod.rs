@@ -16,7 +16,7 @@ use nfs_wire::op::create_session::ChannelAttrs;
 use nfs_wire::types::{SessionId, StateId};
 use parking_lot::Mutex;
 use share::counts::Counts;
-use share::{ClientKey, Item, Waiter};
+use share::{Auditor, ClientDetails, ClientKey, Item, Waiter};
 use volume::NodeId;
 use wire::Now;
 use wire::table::{EntryGuard, LockFreeTable};
@@ -77,6 +77,8 @@ pub struct Server {
     no_wait_waiter: Waiter,
     /// Counters of transactions that belong to no share.
     pub counts: Arc<Counts>,
+    /// Receives the beginnings and ends of sessions.
+    pub auditor: Auditor,
 }
 
 /// An open file. It may have lost its last name, and no path leads to it then.
@@ -142,6 +144,7 @@ impl Server {
             next_connection: AtomicU64::new(1),
             no_wait_waiter: Waiter { wake: Arc::new(Nobody), token: 0 },
             counts: Counts::new(&FAMILY),
+            auditor: Auditor::default(),
             config,
         })
     }
@@ -202,6 +205,7 @@ impl Server {
     pub fn make_session(
         &self,
         client: &Arc<Client>,
+        details: ClientDetails,
         fore: ChannelAttrs,
         back: ChannelAttrs,
         calling: CallbackParams,
@@ -209,7 +213,7 @@ impl Server {
     ) -> Option<Arc<Session>> {
         let key = self.sessions.reserve()?;
         let id = id_of(key);
-        let session = Arc::new(Session::new(id, Arc::clone(client), fore, back, calling, kept));
+        let session = Arc::new(Session::new(id, Arc::clone(client), details, fore, back, calling, kept));
         if !client.add_session(&session) {
             self.sessions.forget(key);
             return None;
@@ -229,6 +233,13 @@ impl Server {
         self.sessions.remove(key_of(&session.id));
         session.client.remove_session(session);
         session.end();
+        self.tell_end(session);
+    }
+
+    /// Tells the audit that a session has ended.
+    fn tell_end(&self, session: &Session) {
+        let user = session.client.principal.to_string();
+        self.auditor.log_off((&user, Some(session.client.principal.parts().1)), &session.details);
     }
 
     /// Ends a client that is no longer in the table: its sessions, locks, opens and delegations.
@@ -245,6 +256,7 @@ impl Server {
         for session in sessions {
             self.sessions.remove(key_of(&session.id));
             session.end();
+            self.tell_end(&session);
         }
         for state in states {
             self.end_state(&state, now);

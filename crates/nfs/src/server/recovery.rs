@@ -172,7 +172,14 @@ impl Server {
             return;
         }
         let identity = open.identity();
-        let caller = Caller { identity: &identity, client: open.client(), waiter: None, now, origin: None };
+        let caller = Caller {
+            identity: &identity,
+            client: open.client(),
+            waiter: None,
+            now,
+            origin: None,
+            details: None,
+        };
         if let share::CallResult::Done(amended) =
             state.export.engine.change_access(&caller, open, wanted, deny)
         {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use nfs_wire::op::create_session::ChannelAttrs;
 use nfs_wire::types::SessionId;
 use parking_lot::Mutex;
+use share::ClientDetails;
 use wire::table::Keyed;
 
 use crate::state::back_channel::{self, BackChannel};
@@ -21,6 +22,8 @@ pub struct Session {
     pub id: SessionId,
     /// The client that it belongs to.
     pub client: Arc<Client>,
+    /// The properties of its client that audit events have.
+    pub details: Arc<ClientDetails>,
     /// Its slots.
     pub slots: Box<[Slot]>,
     /// Limits of the fore channel.
@@ -79,6 +82,7 @@ impl Session {
     pub fn new(
         id: SessionId,
         client: Arc<Client>,
+        details: ClientDetails,
         fore: ChannelAttrs,
         back: ChannelAttrs,
         calling: CallbackParams,
@@ -87,6 +91,7 @@ impl Session {
         Session {
             id,
             client,
+            details: Arc::new(details),
             slots: (0..fore.maxrequests).map(|_| Slot::default()).collect(),
             fore,
             back,

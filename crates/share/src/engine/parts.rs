@@ -11,8 +11,9 @@
 //! | `waits` | requests that wait, their deadlines, and the clients to notify |
 //! | `watched_tree`, `watches` | watches, and the host's events for them |
 //! | `persistence` | recorded opens, opens whose clients are gone, and the callbacks that end those |
-//! | `limits`, `counters` | the provisioned limits of the share, and its counters |
+//! | `limits`, `counters`, `audit` | the provisioned limits of the share, its counters, and the selection of audit events |
 
+pub(crate) mod audit;
 pub(crate) mod counters;
 pub(crate) mod file;
 pub(crate) mod followed_links;

@@ -13,7 +13,7 @@
 //! | `conflicts`, `acknowledgments` | breaking rights before an action, and the holders' acknowledgments |
 //! | `resource_relief`, `fairness` | the state that is given up in a shortage, and the division of the rest |
 //! | `host`, `unreported`, `maintenance` | changes by others on the host, and periodic work |
-//! | `accounting`, `usage` | limits and counters; the contents of the share |
+//! | `accounting`, `usage`, `audit` | limits and counters; the contents of the share; events for the audit |
 //!
 //! `notices`, `changes`, `close`, `detached` and `expiry` form one circle: the holder of a broken right may
 //! be gone, so its open is closed, and others are notified of that.
@@ -21,6 +21,7 @@
 pub(crate) mod access;
 pub(crate) mod accounting;
 pub(crate) mod acknowledgments;
+pub(crate) mod audit;
 pub(crate) mod breaks;
 pub(crate) mod changes;
 pub(crate) mod close;

@@ -6,6 +6,7 @@ use arc_swap::{ArcSwap, Guard};
 use volume::Volume;
 
 use super::{Config, DeferredClose, Descriptors};
+use crate::engine::parts::audit::AuditSelection;
 use crate::engine::parts::counters::FamilyCounters;
 use crate::engine::parts::limits::LimitsInForce;
 use crate::engine::parts::names::Names;
@@ -31,6 +32,7 @@ pub struct Share {
     persistence: Persistence,
     limits_in_force: LimitsInForce,
     counters: FamilyCounters,
+    audit_selection: AuditSelection,
 }
 
 /// The resources that a share has in common with other shares.
@@ -63,6 +65,7 @@ impl Share {
                 memory: Arc::clone(&config.memory),
                 give_back: config.give_back.clone(),
             },
+            audit_selection: AuditSelection::default(),
             settings: ArcSwap::from_pointee(config),
             open_files: OpenFiles::default(),
             rights: CachingRights::default(),
@@ -72,6 +75,7 @@ impl Share {
             limits_in_force: LimitsInForce::default(),
             counters: FamilyCounters::default(),
         });
+        share.audit_selection.set(share.settings().audited());
         let sharing: Weak<Share> = Arc::downgrade(&share);
         share.common.descriptors.join(sharing);
         Ok(share)
@@ -100,6 +104,7 @@ impl Share {
     /// Puts new settings into force. Existing opens stay as they are.
     pub fn configure(&self, config: Config) {
         let remembers = config.metadata_caching;
+        self.audit_selection.set(config.audited());
         self.settings.store(Arc::new(config));
         self.directories().forget_names();
         self.set_metadata_caching(remembers);
@@ -226,6 +231,12 @@ impl Share {
     #[inline]
     pub(crate) fn limits_in_force(&self) -> &LimitsInForce {
         &self.limits_in_force
+    }
+
+    /// The selected audit events.
+    #[inline]
+    pub(crate) fn audit_selection(&self) -> &AuditSelection {
+        &self.audit_selection
     }
 
     /// The counters.

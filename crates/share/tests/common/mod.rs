@@ -98,6 +98,7 @@ impl TestShare {
             key: ClientKey(n),
             identity,
             ears: Arc::new(ClientSignals { reachable: AtomicBool::new(true), ..ClientSignals::default() }),
+            details: None,
         };
         self.share.attach(client.key, client.ears.clone());
         client
@@ -131,6 +132,8 @@ pub struct Client {
     pub key: ClientKey,
     pub identity: Arc<Identity>,
     pub ears: Arc<ClientSignals>,
+    /// Its session, for the audit.
+    pub details: Option<Arc<share::ClientDetails>>,
 }
 
 /// A request to open that a test builds.
@@ -162,6 +165,7 @@ impl Client {
                 extended: &[],
                 allocation: 0,
                 caching: None,
+                step_of: None,
             },
             waits: true,
             at: now(),
@@ -198,6 +202,7 @@ impl Client {
             waiter: waits.then_some(&waiter),
             now: at,
             origin: None,
+            details: self.details.as_ref(),
         })
     }
 

@@ -161,7 +161,8 @@ fn create_file(create: Create<'_>, request: &mut Request<'_>) -> Handled {
     let open = server.new_open(session, tree, request.header.channel_sequence(), request.now);
     let open = open.ok_or(NtStatus::INSUFFICIENT_RESOURCES)?;
     let waiter = connection.waiter_for(request);
-    let caller = request.caller(identity, session.client, Some(&waiter));
+    let details = session.details();
+    let caller = Caller { details, ..request.caller(identity, session.client, Some(&waiter)) };
     let wanted = create.wanted(&target, options, open.id);
     tree.take_host_changes(request.cause());
     match engine.create(&caller, &wanted) {
@@ -265,6 +266,7 @@ impl Create<'_> {
             extended: &contexts.extended,
             allocation: contexts.allocation,
             caching: contexts.caching(parsed, id, self.connection.handle.id),
+            step_of: None,
         }
     }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering;
 use auth::crypto::preauth_hash;
 use auth::ntlm::{Names, NtHash};
 use auth::{Acceptor, Account, Credentials, Login, Proof, Step};
-use share::Identity;
+use share::{ClientDetails, Identity};
 use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
@@ -27,6 +27,9 @@ use crate::keys;
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS_PER_CONNECTION};
 use crate::state::session::{AuthenticatedUser, SessionState};
 use crate::state::{Server, Session};
+
+/// The most characters of a client's machine name in the audit.
+const MAX_MACHINE_SHOWN: usize = 64;
 
 struct Users<'a>(&'a Server);
 
@@ -92,9 +95,10 @@ impl LogOn<'_, '_> {
                 let setup = self.connection.setups.remove(at);
                 let (user, reason) = (user.as_deref().unwrap_or_default(), why.to_string());
                 match setup.purpose {
-                    Purpose::New => self.warn(user, &reason, "log-on refused"),
+                    Purpose::New => self.refuse_log_on(&setup, user, &reason, "log-on refused"),
                     Purpose::Again => {
-                        self.warn(user, &reason, "log-on refused and session ended: it was to be renewed");
+                        let what = "log-on refused and session ended: it was to be renewed";
+                        self.refuse_log_on(&setup, user, &reason, what);
                     }
                     Purpose::Bind => {
                         let (what, now) = (format!("channel refused: {why}"), self.request.now);
@@ -275,7 +279,7 @@ impl LogOn<'_, '_> {
                 Ok(())
             }
             Verdict::Refused(why) => {
-                self.warn(&login.user, &why, "log-on refused");
+                self.refuse_log_on(setup, &login.user, &why, "log-on refused");
                 self.abandon(setup);
                 Err(Stop::Fail(NtStatus::ACCESS_DENIED))
             }
@@ -294,6 +298,7 @@ impl LogOn<'_, '_> {
         config.session_settings(self.connection.account.as_ref(), user, logon).map_err(|why| {
             let peer = self.connection.handle.peer.remote;
             tracing::warn!(%peer, user, "log-on refused: {why}");
+            self.tell_refused(setup, user, &why);
             self.abandon(setup);
             Stop::Fail(NtStatus::ACCESS_DENIED)
         })
@@ -335,6 +340,20 @@ impl LogOn<'_, '_> {
         let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
         let (workstation, dialect) = (&login.workstation, protection.dialect);
         tracing::info!(%peer, user, workstation, ?dialect, "logged on");
+        session.describe(self.client_details(session, &login.workstation));
+        if let Some((by, details)) = session.authenticated().zip(session.details()) {
+            self.connection.server.auditor.log_on((user, Some(by.identity.uid)), details, None);
+        }
+    }
+
+    /// The properties of the client for the audit.
+    fn client_details(&self, session: &Session, workstation: &str) -> ClientDetails {
+        ClientDetails {
+            protocol: protocol_name(session.protection.dialect),
+            address: self.connection.handle.peer.remote.ip().to_canonical(),
+            machine: workstation.chars().take(MAX_MACHINE_SHOWN).collect(),
+            session: session.id,
+        }
     }
 
     // MS-SMB2 3.3.5.5.3
@@ -357,9 +376,34 @@ impl LogOn<'_, '_> {
         }
     }
 
+    /// Logs why a log-on is refused, and tells the audit.
+    fn refuse_log_on(&self, setup: &Setup, user: &str, why: &str, what: &str) {
+        self.warn(user, why, what);
+        self.tell_refused(setup, user, why);
+    }
+
+    /// Tells the audit of a refused log-on.
+    fn tell_refused(&self, setup: &Setup, user: &str, why: &str) {
+        let details = self.client_details(&setup.session, "");
+        let user: String = user.chars().take(MAX_MACHINE_SHOWN).collect();
+        self.connection.server.auditor.log_on((&user, None), &details, Some(why));
+    }
+
     /// Logs why a log-on is refused, or is allowed with a warning.
     fn warn(&self, user: &str, why: &str, what: &str) {
         self.connection.log_log_on(user, why, what, self.request.now);
+    }
+}
+
+/// The protocol and its version, for the audit.
+fn protocol_name(dialect: Dialect) -> &'static str {
+    match dialect {
+        Dialect::Smb202 => "SMB 2.0.2",
+        Dialect::Smb210 => "SMB 2.1",
+        Dialect::Smb300 => "SMB 3.0",
+        Dialect::Smb302 => "SMB 3.0.2",
+        Dialect::Smb311 => "SMB 3.1.1",
+        _ => "SMB",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use share::Identity;
+use share::{AuditedOperation, Identity};
 use smb_wire::create::Access as Rights;
 use smb_wire::negotiate::Dialect;
 use smb_wire::tree_connect::{self, ShareCapabilities, ShareFlags, ShareType};
@@ -42,7 +42,16 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     let config = config.ok_or(NtStatus::BAD_NETWORK_NAME)?;
     request.transaction.share_index = connection.desk.share_index(&config.engine);
     Stop::when(anonymous, NtStatus::ACCESS_DENIED)?;
-    connect_disk(connection, request, &session, &config)
+    let connected = connect_disk(connection, request, &session, &config);
+    if let (Some(by), details) = (session.authenticated(), session.details().map(|details| &**details)) {
+        let refused = match &connected {
+            Ok(_) => None,
+            Err(Stop::Fail(NtStatus::ACCESS_DENIED)) => Some("the share is not for this user or session"),
+            Err(_) => return connected,
+        };
+        config.engine.note_connection(AuditedOperation::Connect, &by.identity, details, refused);
+    }
+    connected
 }
 
 fn connect_pipes(request: &mut Request<'_>, session: &Session) -> Handled {

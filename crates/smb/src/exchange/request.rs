@@ -119,7 +119,7 @@ impl<'m> Request<'m> {
         client: ClientKey,
         waiter: Option<&'a Waiter>,
     ) -> Caller<'a> {
-        Caller { identity, client, waiter, now: self.now, origin: Some(self.origin) }
+        Caller { identity, client, waiter, now: self.now, origin: Some(self.origin), details: None }
     }
 
     /// The FileId of a request, including an inherited one (MS-SMB2 3.3.5.2.7.2).

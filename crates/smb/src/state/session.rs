@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use share::memory::{Charge, MemoryAccount};
-use share::{ClientKey, ClientMemory, Identity};
+use share::{ClientDetails, ClientKey, ClientMemory, Identity};
 use smb_wire::Guid;
 use volume::security::Sid;
 use wire::Now;
@@ -69,6 +69,7 @@ pub struct Session {
     pub created: Now,
     /// The user's values, and the principal that each batch of requests is counted for.
     authenticated: OnceLock<(AuthenticatedUser, Principal)>,
+    details: OnceLock<Arc<ClientDetails>>,
     state: AtomicU8,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
@@ -110,6 +111,7 @@ impl Session {
             protection,
             created,
             authenticated: OnceLock::new(),
+            details: OnceLock::new(),
             state: AtomicU8::new(SessionState::InProgress as u8),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
@@ -144,6 +146,17 @@ impl Session {
         let _ = self.authenticated.set((authenticated, principal));
         let (from, to) = (SessionState::InProgress as u8, SessionState::Valid as u8);
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Sets the properties that audit events have, at the log-on.
+    pub(crate) fn describe(&self, details: ClientDetails) {
+        let _set_before = self.details.set(Arc::new(details));
+    }
+
+    /// The properties that audit events have. `None` before its user is authenticated.
+    #[inline]
+    pub fn details(&self) -> Option<&Arc<ClientDetails>> {
+        self.details.get()
     }
 
     /// The principal of its requests: its user, or its client's host for an anonymous session.

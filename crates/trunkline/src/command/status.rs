@@ -42,6 +42,14 @@ fn page(status: &Status) -> String {
             records.path, records.written, records.lost
         );
     }
+    if let Some(audit) = &status.audit {
+        let failing = if audit.is_failing { "; it takes nothing now" } else { "" };
+        let _ = writeln!(
+            out,
+            "writes audit events to {}: {} written, {} lost{failing}",
+            audit.target, audit.written, audit.lost
+        );
+    }
     transport(&status.transport, &mut out);
     sessions(status, &mut out);
     let mut rows = Vec::new();

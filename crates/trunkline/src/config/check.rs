@@ -42,6 +42,7 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
     }
     super::limits::check(config)?;
     super::admin::check(config)?;
+    super::audit::check(config)?;
     super::endpoints::check(config)
 }
 

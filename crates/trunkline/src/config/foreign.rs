@@ -63,7 +63,7 @@ pub const NOT_THERE: &[(&[&str], &str)] = &[
          `root_squash` for NFS",
     ),
     (&["fruit", "catia", "vfs objects"], "there are no modules; the server supports macOS without one"),
-    (&["full audit", "audit"], "`records` in `[admin]` writes a record of each request"),
+    (&["full audit"], "`audit` of a share names the events, `[audit]` the file or syslog"),
     (&["guest ok", "guest only", "guest account", "map to guest", "public"], "guests are not admitted"),
     (&["homes"], "there are no shares for each user"),
     (

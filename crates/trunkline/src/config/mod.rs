@@ -10,6 +10,7 @@
 //! change.
 
 pub mod admin;
+pub mod audit;
 pub mod check;
 mod document;
 pub mod endpoints;
@@ -33,7 +34,7 @@ use std::path::{Path, PathBuf};
 use section::Section;
 
 pub use setting::{ConfigError, Origin, Setting, os_error};
-pub use tables::{Above, Account, Admin, Config, Server, Share, Testing, User};
+pub use tables::{Above, Account, Admin, Audit, Config, Server, Share, Testing, User};
 pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};
 
 /// File in the state directory with the changes of accounts and shares by command.

@@ -12,10 +12,10 @@ use toml::de::DeTable;
 use super::document::Document;
 use super::section::{Layer, Section};
 use super::setting::{ConfigError, Origin, Setting};
-use super::tables::{Above, Account, Admin, Config, Server, Share, Testing, User};
+use super::tables::{Above, Account, Admin, Audit, Config, Server, Share, Testing, User};
 use super::{endpoints, nearest, values};
 
-const TOP: &[&str] = &["server", "admin", "user", "account", "share"];
+const TOP: &[&str] = &["server", "admin", "audit", "user", "account", "share"];
 /// The tables that can be changed by command.
 const CHANGED: &[&str] = &["account", "share"];
 /// The table inside `[server]`.
@@ -55,7 +55,8 @@ fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Re
     let accounts = accounts(&top, &server)?;
     let shares = shares(&top, &server, &accounts)?;
     let admin = Admin::read(&top.section("admin", Admin::NAMES)?, ())?;
-    Ok(Config { file: None, server, admin, users, accounts, shares })
+    let audit = Audit::read(&top.section("audit", Audit::NAMES)?, ())?;
+    Ok(Config { file: None, server, admin, audit, users, accounts, shares })
 }
 
 /// Reads only the table `[server]`.

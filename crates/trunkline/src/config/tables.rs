@@ -14,6 +14,7 @@ use std::path::PathBuf;
 
 use smb::limits::{DEFAULT_CHANNELS, MAX_CHANNELS, MAX_CREDITS};
 
+use super::audit::{AuditWord, Daemon, Facility, daemon};
 use super::format::{AccessList, File, Flag, FlagOr, Format, ListFormat, Number, OneOf, Text, Users};
 use super::section::Section;
 use super::setting::{ConfigError, Setting};
@@ -33,6 +34,8 @@ pub struct Config {
     pub server: Server,
     /// `[admin]`
     pub admin: Admin,
+    /// `[audit]`
+    pub audit: Audit,
     /// Each `[[user]]`, by its name in lower case.
     pub users: BTreeMap<String, User>,
     /// Each `[account.NAME]`, by its name in lower case.
@@ -203,6 +206,28 @@ settings! {
         records_paths: bool { Flag, start, or true }
     }
 
+    /// Where the events of audited shares go to (docs/audit.md).
+    pub struct Audit(above: ()) {
+        /// File that receives a line of JSON for each event.
+        file: PathBuf { File, live, unset "nowhere", "\"audit.jsonl\"" }
+        /// Size at which the file is rotated.
+        max_mib: u64 { Number(1, 1 << 20), live, or 64 }
+        /// Age at which the file is rotated.
+        max_age_hours: u64 { Number(1, 24 * 3660), live, unset "the age does not count", "24" }
+        /// Number of rotated files that are kept.
+        keep: u64 { Number(0, 10_000), live, or 10 }
+        /// Syslog daemon that receives the events in place of a file: the path of the host's socket, or
+        /// `udp://HOST:PORT` or `tcp://HOST:PORT`.
+        syslog: Daemon { Text(daemon), live, unset "nowhere", "\"/dev/log\"" }
+        /// Facility of messages to syslog.
+        syslog_facility: Facility { OneOf, live, or Facility(21) }
+        /// Memory for events that the file or daemon has not taken yet. Events that find no room are lost and
+        /// counted.
+        buffer_mib: u64 { Number(1, 4096), live, or 16 }
+        /// Whether log-ons, refused log-ons and the ends of sessions are events too.
+        logons: bool { Flag, live, or false }
+    }
+
     /// Users who may log on, besides those of `trunkline user add`; one table for each.
     pub struct User(above: ()) {
         /// Name to log on with.
@@ -249,6 +274,8 @@ settings! {
         ciphers: Vec<Cipher> { ListFormat::some(OneOf), live, unset "all" }
         /// Log-on that the shares require: as a user with a password, or as the account with one of its keys.
         authentication: Vec<Authentication> { ListFormat::some(OneOf), live, unset "both" }
+        /// Events that the shares report.
+        audit: Vec<AuditWord> { ListFormat::any(OneOf), live, unset "none" }
         /// Whether the shares cache names, attributes and descriptors.
         metadata_caching: bool { Flag, live, unset "`true`" }
         /// Whether a session of the account's users may have several connections.
@@ -299,6 +326,9 @@ settings! {
         /// Whether names, attributes and descriptors are cached where the host reports changes
         /// (docs/metadata-caching.md).
         metadata_caching: bool { Flag, live, from account or true }
+        /// Events that the share reports to the target of `[audit]`. `changes` stands for `write`, `create`,
+        /// `change`, `rename`, `delete`, `security` and `refused` (docs/audit.md).
+        audit: Vec<AuditWord> { ListFormat::any(OneOf), live, from account or Vec::new() }
         /// Patterns of names that get the hidden attribute. `*` and `?` are wildcards.
         hide_files: Vec<String> { ListFormat::any(Text(pattern)), live, or vec![".*".to_owned()] }
         /// Symbolic links that clients may create. `inside` allows those that stay in the share. Absolute

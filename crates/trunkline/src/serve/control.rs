@@ -246,6 +246,7 @@ impl Controlled for Control {
             shares: plan.share_names(),
             counted: self.server.transactions(),
             transport: self.server.transport(),
+            audit: self.server.audit(),
             gauges: self.server.gauges(),
         }
     }

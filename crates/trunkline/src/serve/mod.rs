@@ -8,6 +8,7 @@ mod banner;
 mod control;
 mod demo;
 mod health;
+mod lines;
 mod listen;
 mod notify;
 pub mod plan;

@@ -74,6 +74,11 @@ pub trait FileServer: Send + Sync {
         Transport::default()
     }
 
+    /// The audit; none without a target.
+    fn audit(&self) -> Option<admin::status::Audit> {
+        None
+    }
+
     /// The connections of each session, without the server's name.
     fn channels(&self) -> Vec<SessionChannels>;
 

@@ -9,9 +9,10 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::reservation::how_for_rights;
 use crate::engine::parts::file::{FileState, counted, only_looks};
+use crate::engine::services::audit::AuditedStep;
 use crate::engine::values::effects::Effects;
 use crate::ranked::{Mutex, Rank, RwLock};
-use crate::{CallResult, Caller, Deny, Open, Refusal};
+use crate::{AuditDetail, AuditedOperation, CallResult, Caller, Deny, Open, Refusal};
 
 impl Share {
     /// Replaces the rights and denials of an open of a file's own data. The returned open takes the place of
@@ -24,9 +25,14 @@ impl Share {
         access: Rights,
         deny: Deny,
     ) -> CallResult<Arc<Open>> {
-        self.retry_past_expired_at(open.file.id, caller, || {
+        let changed = self.retry_past_expired_at(open.file.id, caller, || {
             self.change_access_now(caller, open, access, deny)
-        })
+        });
+        if open.granted.contains(access) {
+            return changed;
+        }
+        let step = AuditedStep::with(AuditedOperation::Open, AuditDetail::Rights(access));
+        self.audited(caller, open, step, changed)
     }
 
     fn change_access_now(
@@ -131,5 +137,6 @@ fn successor(open: &Open, node: Arc<dyn volume::Node>, granted: Rights, deny: De
         followed: OnceLock::new(),
         watch: Mutex::new(Rank::OpenWatch, open.watch.lock().take()),
         charge: Mutex::new(Rank::OpenCharge, open.charge.lock().clone()),
+        audited: open.audited.hand_over(),
     }
 }

@@ -8,9 +8,10 @@ use volume::{NodeKind, Time, Times};
 
 use crate::engine::Share;
 use crate::engine::operations::fixed_times::change_time;
+use crate::engine::services::audit::AuditedStep;
 use crate::engine::values::record::{STORED, StoredTime};
 use crate::open::FixedTimes;
-use crate::{Attributes, CallResult, Caller, ChangeFilter, ChangeKind, Open, Refusal};
+use crate::{Attributes, AuditedOperation, CallResult, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// A change of one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +45,8 @@ impl Share {
     // MS-FSA 2.1.5.15.2
     pub fn set_basic(&self, caller: &Caller<'_>, open: &Arc<Open>, basic: Basic) -> CallResult<()> {
         let may = self.check_basic(open, &basic);
-        self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
+        let set = self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic));
+        self.audited(caller, open, AuditedStep::of(AuditedOperation::SetAttributes), set)
     }
 
     /// Records that a file was used or changed now. The right to its data is enough for this, even one that
@@ -63,7 +65,8 @@ impl Share {
             .and_then(|()| self.check_writable());
         let set = |time: Option<Time>| time.map(TimeSet::Set);
         let basic = Basic { accessed: set(accessed), modified: set(modified), ..Basic::default() };
-        self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic))
+        let set = self.after_attributes(caller, open, may, || self.amend_basic(caller, open, basic));
+        self.audited(caller, open, AuditedStep::of(AuditedOperation::SetAttributes), set)
     }
 
     /// Sets times that a client has recorded for the file, under `open`. The client has the right to write
@@ -89,7 +92,8 @@ impl Share {
             ..Basic::default()
         };
         self.amend_basic(caller, open, each(TimeSet::Set))?;
-        self.amend_basic(caller, open, each(|_| TimeSet::Thaw))
+        let set = self.amend_basic(caller, open, each(|_| TimeSet::Thaw));
+        self.audited_now(caller, open, AuditedStep::of(AuditedOperation::SetAttributes), set)
     }
 
     /// Sets times and attribute bits as part of creating the file. Clients that have found the file since are

@@ -64,7 +64,10 @@ impl Share {
             let (source, target) = (&from.open.data, to.open.data.as_ref());
             source.clone_range(from.at, target, to.at, shared)?;
             source.copy_range(from.at + shared, target, to.at + shared, copied)?;
-            self.data_changed(to.open, caller.now)
+            self.data_changed(to.open, caller.now)?;
+            self.audit_read(from.open, usize::try_from(shared + copied).unwrap_or(usize::MAX));
+            self.audit_write(to.open, shared + copied);
+            Ok(())
         };
         let ask = || self.require_for(caller, to.open, Need::Change);
         self.change_data(caller, to.open, ask, |()| self.keeping_times(to.open, caller.now, clone))
@@ -128,6 +131,8 @@ impl Share {
         let copied = from.open.data.copy_range(from.at, to.open.data.as_ref(), to.at, len)?;
         if copied > 0 {
             self.data_changed(to.open, now)?;
+            self.audit_read(from.open, usize::try_from(copied).unwrap_or(usize::MAX));
+            self.audit_write(to.open, copied);
         }
         Ok(copied)
     }

@@ -18,7 +18,7 @@ use crate::engine::parts::followed_links::{FollowedLinks, LinkTrail};
 use crate::engine::services::expiry::is_conflict;
 use crate::engine::services::freshness::LookupCounters;
 use crate::memory::OPEN_BYTES;
-use crate::{CallResult, Caller, Disposition, OpenRequest, OpenResult, Options, Refusal};
+use crate::{AuditClasses, CallResult, Caller, Disposition, OpenRequest, OpenResult, Options, Refusal};
 
 /// How often a request starts again because names changed during it.
 pub(crate) const MAX_ATTEMPTS: usize = 16;
@@ -39,7 +39,12 @@ impl Share {
     ) -> CallResult<OpenResult> {
         let met = Cell::new(None);
         let files = || Vec::from_iter(met.get());
-        self.retry_past_expired(caller, files, is_conflict, || self.create_now(caller, from, request, &met))
+        let ask = || self.create_now(caller, from, request, &met);
+        let result = self.retry_past_expired(caller, files, is_conflict, ask);
+        if self.audits(AuditClasses::all()) {
+            self.audit_create(caller, from.map(|(item, _)| item), request, &result);
+        }
+        result
     }
 
     fn create_now(

@@ -39,11 +39,14 @@ impl Share {
     ) -> Result<usize, Refusal> {
         check_read(open, owner, at, len)?;
         if !open.fixed_times().contains(FixedTimes::ACCESSED) {
-            return Ok(open.data.read(at, len, out, patience)?);
+            let read = open.data.read(at, len, out, patience)?;
+            self.audit_read(open, read);
+            return Ok(read);
         }
         let accessed = Some(open.node.stat()?.accessed);
         let read = open.data.read(at, len, out, patience)?;
         open.node.set_times(Times { accessed, modified: None })?;
+        self.audit_read(open, read);
         Ok(read)
     }
 
@@ -70,7 +73,11 @@ impl Share {
         if open.fixed_times().contains(FixedTimes::ACCESSED) {
             return Ok(None);
         }
-        Ok(Arc::clone(&open.data).range(at, len)?)
+        let range = Arc::clone(&open.data).range(at, len)?;
+        if let Some(range) = &range {
+            self.audit_read(open, range.len);
+        }
+        Ok(range)
     }
 
     /// Writes `data`; to stable storage with `through` or if the open asks for it.
@@ -87,10 +94,14 @@ impl Share {
         let len = data.len() as u64;
         let ask = || self.before_write(caller, open, owner, at, len);
         let ask = || self.retry_past_expired_at(open.file.id, caller, ask);
-        self.change_data(caller, open, ask, |begin| match appends(open, at) {
+        let written = self.change_data(caller, open, ask, |begin| match appends(open, at) {
             true => self.append(caller, open, owner, data, through),
             false => self.write_now(open, begin, data, through, caller.now),
-        })
+        });
+        if matches!(written, CallResult::Done(())) {
+            self.audit_write(open, len);
+        }
+        written
     }
 
     /// Writes behind the end as it is when this write gets the lock. So two appends at once do not overwrite

@@ -8,6 +8,8 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::lookup::removal::check_empty;
 use crate::engine::parts::file::Deletion;
+use crate::engine::services::audit::AuditedStep;
+use crate::engine::services::close::removal_of;
 use crate::{Attributes, CallResult, Caller, Open, Refusal};
 
 /// The terms on which a name is marked.
@@ -61,6 +63,15 @@ impl Share {
         open: &Arc<Open>,
         marking: DeletionTerms,
     ) -> CallResult<()> {
+        let marked = self.mark_now(caller, open, marking);
+        // The removal itself is told when it is done.
+        if matches!(marked, CallResult::Done(())) {
+            return marked;
+        }
+        self.audited(caller, open, AuditedStep::of(removal_of(open)), marked)
+    }
+
+    fn mark_now(&self, caller: &Caller<'_>, open: &Arc<Open>, marking: DeletionTerms) -> CallResult<()> {
         let DeletionTerms { on, posix, .. } = marking;
         if on {
             match self.check_deletable(caller, open, marking) {
@@ -89,7 +100,7 @@ impl Share {
                 (true, true) => Some(Deletion::WithOpen(open.id)),
             };
             entry.deleter = open.requester();
-            entry.deletes_as = on.then(|| open.identity());
+            entry.deletes_as = on.then(|| open.party());
         }
         self.note_marks(&mut state);
         drop(state);

@@ -7,10 +7,11 @@ use volume::{Failure, Node};
 
 use crate::engine::Share;
 use crate::engine::parts::names::same_folded;
+use crate::engine::services::audit::AuditedStep;
 use crate::engine::values::record::Record;
 use crate::info::extended_size;
 use crate::ranked::MutexGuard;
-use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Refusal};
+use crate::{AuditDetail, AuditedOperation, CallResult, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// Extended attributes by name.
 pub type Extended = Vec<(Vec<u8>, Vec<u8>)>;
@@ -41,7 +42,9 @@ impl Share {
         changes: &[(Vec<u8>, Vec<u8>)],
     ) -> CallResult<()> {
         let may = self.check_extended(open);
-        self.after_attributes(caller, open, may, || self.amend_extended(open, changes))
+        let set = self.after_attributes(caller, open, may, || self.amend_extended(open, changes));
+        let first = changes.first().map_or(&b""[..], |(name, _)| name);
+        self.audited(caller, open, change_of(first), set)
     }
 
     fn check_extended(&self, open: &Open) -> Result<(), Refusal> {
@@ -87,7 +90,9 @@ impl Share {
         present: Option<bool>,
     ) -> CallResult<()> {
         let may = self.check_extended(open);
-        self.after_attributes(caller, open, may, || self.amend_attribute(open, name, value, present))
+        let set =
+            self.after_attributes(caller, open, may, || self.amend_attribute(open, name, value, present));
+        self.audited(caller, open, change_of(name), set)
     }
 
     fn amend_attribute(
@@ -160,6 +165,11 @@ impl Share {
         }
         Ok(())
     }
+}
+
+/// A change of an extended attribute, for the audit.
+fn change_of(name: &[u8]) -> AuditedStep<'_> {
+    AuditedStep::with(AuditedOperation::SetExtended, AuditDetail::Attribute(name))
 }
 
 /// Removes attributes that only `before` has, and sets those that are new in `all`.

@@ -10,7 +10,10 @@ use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::rename::{DestinationRequest, may_be_replaced};
 use crate::engine::parts::names::directory::Directory;
-use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
+use crate::engine::services::audit::{AuditedPath, AuditedStep};
+use crate::{
+    AuditClasses, AuditedOperation, CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal,
+};
 
 impl Share {
     /// Gives the open file a further name.
@@ -44,10 +47,17 @@ impl Share {
         replace: bool,
     ) -> CallResult<()> {
         self.begin(caller.cause());
-        match self.link_inner(caller, open, to, replace) {
+        let linked = match self.link_inner(caller, open, to, replace) {
             Ok(step) => step,
             Err(why) => CallResult::Refused(why),
+        };
+        if !self.audits(AuditClasses::CREATE | AuditClasses::REFUSED) {
+            return linked;
         }
+        let new_path = to.path();
+        let new_path = new_path.as_deref().map(AuditedPath::Bytes);
+        let step = AuditedStep { new_path, ..AuditedStep::of(AuditedOperation::Link) };
+        self.audited(caller, open, step, linked)
     }
 
     fn link_inner(
@@ -105,6 +115,9 @@ impl Share {
         };
         self.own_changed(&open.file);
         drop(changing);
+        if let (Some(found), Ok(())) = (&there, &cleared) {
+            self.audit_replaced(caller, parent.entry(&name), found.node.id(), found.node.kind());
+        }
         self.entries_changed(&parent, &open.requester(), caller.cause());
         self.report_at(&parent, &name, None, ChangeKind::Added, ChangeFilter::FILE_NAME);
         cleared.map(CallResult::Done)

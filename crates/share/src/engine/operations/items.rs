@@ -12,11 +12,13 @@ use crate::engine::Share;
 use crate::engine::lookup::item::{Item, LookupTime};
 use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::reservation::how_for_rights;
+use crate::engine::parts::names::directory::Directory;
+use crate::engine::services::audit::{AuditedPath, AuditedStep, path_below};
 use crate::engine::values::effects::Effects;
 use crate::engine::values::protection::Security;
 use crate::{
-    CallResult, Caller, ChangeFilter, ChangeKind, Info, LockOwner, LockRule, OpenRequest, OpenResult,
-    Options, RangeRequest, Refusal,
+    AuditClasses, AuditDetail, AuditedOperation, CallResult, Caller, ChangeFilter, ChangeKind, Info,
+    LockOwner, LockRule, OpenRequest, OpenResult, Options, RangeRequest, Refusal,
 };
 
 /// The kind of object that [`Share::make_in`] creates.
@@ -80,7 +82,7 @@ impl Share {
     ) -> Result<Item, Refusal> {
         self.begin(caller.cause());
         let parent = above.directory()?;
-        self.check_search(caller, parent)?;
+        self.check_search(caller, parent).inspect_err(|why| self.audit_search(caller, parent, name, why))?;
         let since = self.lookup_counters();
         if let Some(child) = self.known_child(parent, name, true) {
             self.directories().touch(&child);
@@ -97,6 +99,14 @@ impl Share {
         }
         let item = self.item_at(parent, &name, node);
         Ok(Item { kept, is_asked: seen.is_some(), is_from_memory, since, ..item })
+    }
+
+    /// Tells that the caller may not look names up in a directory.
+    #[cold]
+    fn audit_search(&self, caller: &Caller<'_>, parent: &Arc<Directory>, name: &Name, why: &Refusal) {
+        let path = Some(AuditedPath::In(parent, name));
+        let step = AuditedStep { path, ..AuditedStep::of(AuditedOperation::LookUp) };
+        self.audit_name(caller, step, None, Some(why));
     }
 
     /// The parent of a directory; none above the root.
@@ -230,7 +240,31 @@ impl Share {
         what: &NewItem<'_>,
     ) -> CallResult<Item> {
         self.begin(caller.cause());
-        self.make_fresh(caller, above, name, what).into()
+        let made = self.make_fresh(caller, above, name, what);
+        let step = match *what {
+            NewItem::Link(text) => AuditedStep::with(AuditedOperation::Symlink, AuditDetail::LinkText(text)),
+            NewItem::Special { mode, .. } => {
+                AuditedStep::with(AuditedOperation::MakeSpecial, AuditDetail::Mode(mode & 0o7777))
+            }
+        };
+        self.audit_made(caller, above, name, step, &made);
+        made.into()
+    }
+
+    /// Tells of an object that was created without an open.
+    fn audit_made(
+        &self,
+        caller: &Caller<'_>,
+        above: &Item,
+        name: &Name,
+        step: AuditedStep<'_>,
+        made: &Result<Item, Refusal>,
+    ) {
+        if self.audits(AuditClasses::CREATE | AuditClasses::REFUSED) {
+            let path = path_below(Some(above), std::slice::from_ref(name));
+            let step = AuditedStep { path: path.as_deref().map(AuditedPath::Bytes), ..step };
+            self.audit_name(caller, step, made.as_ref().ok().map(Item::id), made.as_ref().err());
+        }
     }
 
     fn make_fresh(

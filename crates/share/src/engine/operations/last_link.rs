@@ -6,7 +6,9 @@ use volume::security::Rights;
 
 use crate::engine::Share;
 use crate::engine::parts::followed_links::LastLink;
-use crate::{CallResult, Caller, Deny, Disposition, Open, OpenRequest, OpenResult, Options, Refusal};
+use crate::{
+    AuditedOperation, CallResult, Caller, Deny, Disposition, Open, OpenRequest, OpenResult, Options, Refusal,
+};
 
 impl Share {
     /// Acts on the name by which a client has opened an object: on the link itself if its path ended with
@@ -62,6 +64,7 @@ impl Share {
             extended: &[],
             allocation: 0,
             caching: None,
+            step_of: Some(AuditedOperation::Open),
         };
         let opened = match self.create(caller, &request) {
             CallResult::Done(opened) => opened,

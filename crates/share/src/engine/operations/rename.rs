@@ -13,9 +13,13 @@ use crate::engine::lookup::name::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
 use crate::engine::parts::names::directory::{Directory, DirectoryEntry, KnownName, NameChange};
+use crate::engine::services::audit::{AuditedPath, AuditedStep, path_below};
 use crate::engine::services::expiry::is_conflict;
 use crate::engine::values::effects::Effects;
-use crate::{Attributes, CallResult, Caller, ChangeFilter, ClientKey, Deny, Open, Options, Refusal};
+use crate::{
+    Attributes, AuditClasses, AuditedOperation, CallResult, Caller, ChangeFilter, ClientKey, Deny, Open,
+    Options, Refusal,
+};
 
 /// The requested destination.
 #[derive(Clone, Copy)]
@@ -24,6 +28,16 @@ pub(crate) enum DestinationRequest<'a> {
     Path(&'a [Name]),
     /// A name in a directory.
     In(&'a Item, &'a Name),
+}
+
+impl DestinationRequest<'_> {
+    /// The path that was asked for; none if the directory's own is not known.
+    pub(crate) fn path(self) -> Option<Vec<u8>> {
+        match self {
+            DestinationRequest::Path(path) => path_below(None, path),
+            DestinationRequest::In(above, name) => path_below(Some(above), std::slice::from_ref(name)),
+        }
+    }
 }
 
 /// The parameters of a rename.
@@ -64,7 +78,10 @@ impl Share {
         posix: bool,
     ) -> CallResult<()> {
         if let Some(name) = to_stream {
-            return self.rename_stream(open, name, replace).into();
+            let renamed = self.rename_stream(open, name, replace);
+            let new_path = Some(AuditedPath::Bytes(name.as_bytes()));
+            let step = AuditedStep { new_path, ..AuditedStep::of(AuditedOperation::Rename) };
+            return self.audited_now(caller, open, step, renamed).into();
         }
         self.rename_to(caller, open, Rename { to: DestinationRequest::Path(to), replace, posix })
     }
@@ -92,7 +109,34 @@ impl Share {
             // After a restart it is not known which link it was.
             return CallResult::Refused(Refusal::AccessDenied);
         }
-        self.with_last_link(caller, open, |open| self.rename_name(caller, open, asked))
+        self.with_last_link(caller, open, |open| {
+            let before = self.path_before(open, AuditedOperation::Rename);
+            let renamed = self.rename_name(caller, open, asked);
+            match before {
+                Some(before) => self.audit_rename(caller, open, &before, asked.to, renamed),
+                None => renamed,
+            }
+        })
+    }
+
+    /// Tells of a rename, or of its refusal with the path that was asked for.
+    #[cold]
+    fn audit_rename(
+        &self,
+        caller: &Caller<'_>,
+        open: &Open,
+        before: &[u8],
+        to: DestinationRequest<'_>,
+        renamed: CallResult<()>,
+    ) -> CallResult<()> {
+        let asked = to.path();
+        let new_path = match &renamed {
+            CallResult::Done(()) => Some(AuditedPath::Link(open.link.as_deref())),
+            _ => asked.as_deref().map(AuditedPath::Bytes),
+        };
+        let path = Some(AuditedPath::Bytes(before));
+        let step = AuditedStep { path, new_path, ..AuditedStep::of(AuditedOperation::Rename) };
+        self.audited(caller, open, step, renamed)
     }
 
     fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
@@ -398,6 +442,9 @@ impl Share {
         // Only now: a request that removes either name next must know where this one is, and what it has
         // replaced.
         drop(locks);
+        if let (Some((_, id, kind)), Ok(())) = (stands, &cleared) {
+            self.audit_replaced(caller, new, *id, *kind);
+        }
         self.report_rename(old, new, open.file.is_directory, &open.requester(), caller.cause());
         if !open.file.is_directory {
             // A file counts as changed. That is reported when it is closed.
@@ -459,6 +506,24 @@ impl Share {
             id == open.file.id || self.open_files().get(id).is_none_or(|file| may_be_replaced(&file, posix))
         };
         is_here && !is_given && is_unchanged && stands.is_none_or(|(_, id, _)| is_free(*id))
+    }
+
+    /// Tells that an object has lost its name to another one.
+    pub(crate) fn audit_replaced(
+        &self,
+        caller: &Caller<'_>,
+        at: DirectoryEntry<'_>,
+        id: NodeId,
+        kind: NodeKind,
+    ) {
+        if self.audits(AuditClasses::DELETE) {
+            let operation = match kind {
+                NodeKind::Directory => AuditedOperation::RemoveDirectory,
+                _ => AuditedOperation::Remove,
+            };
+            let path = Some(AuditedPath::In(at.parent, at.name));
+            self.audit_name(caller, AuditedStep { path, ..AuditedStep::of(operation) }, Some(id), None);
+        }
     }
 
     /// Marks the name of a replaced file as gone for those that still have it open.

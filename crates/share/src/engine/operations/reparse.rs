@@ -10,9 +10,10 @@ use wire::Now;
 use crate::engine::Share;
 use crate::engine::lookup::removal::check_empty;
 use crate::engine::operations::info::tag_of;
+use crate::engine::services::audit::AuditedStep;
 use crate::engine::values::record::Record;
 use crate::info::number_on;
-use crate::{Caller, ChangeFilter, ChangeKind, Open, Refusal};
+use crate::{AuditDetail, AuditedOperation, Caller, ChangeFilter, ChangeKind, Open, Refusal};
 
 /// Longest reparse point in bytes.
 // MS-FSCC 2.1.2
@@ -38,6 +39,11 @@ impl Share {
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`], [`Refusal::NotEmpty`]; the volume's error.
     // MS-FSA 2.1.5.10.37
     pub fn set_reparse(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: &[u8]) -> Result<(), Refusal> {
+        let set = self.set_reparse_now(caller, open, bytes);
+        self.audited_now(caller, open, AuditedStep::of(AuditedOperation::SetReparse), set)
+    }
+
+    fn set_reparse_now(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: &[u8]) -> Result<(), Refusal> {
         self.check_note_change(open)?;
         self.check_not_home(caller.identity, open)?;
         if bytes.len() < 8 || bytes.len() > MAX_REPARSE {
@@ -65,7 +71,12 @@ impl Share {
     /// # Errors
     /// [`Refusal::NoSuchNote`], [`Refusal::Invalid`] for another tag, [`Refusal::AccessDenied`].
     // MS-FSA 2.1.5.10.3
-    pub fn delete_reparse(&self, _caller: &Caller<'_>, open: &Arc<Open>, tag: u32) -> Result<(), Refusal> {
+    pub fn delete_reparse(&self, caller: &Caller<'_>, open: &Arc<Open>, tag: u32) -> Result<(), Refusal> {
+        let deleted = self.delete_reparse_now(open, tag);
+        self.audited_now(caller, open, AuditedStep::of(AuditedOperation::SetReparse), deleted)
+    }
+
+    fn delete_reparse_now(&self, open: &Arc<Open>, tag: u32) -> Result<(), Refusal> {
         self.check_note_change(open)?;
         let beside = open.file.beside.lock();
         if tag_of(&self.reparse(open)?) != tag {
@@ -86,6 +97,12 @@ impl Share {
     /// [`Refusal::AccessDenied`], [`Refusal::Invalid`] for a file with data; the volume's error.
     // MS-FSA 2.1.5.10.37
     pub fn make_link(&self, caller: &Caller<'_>, open: &Arc<Open>, text: &[u8]) -> Result<(), Refusal> {
+        let made = self.make_link_now(caller, open, text);
+        let step = AuditedStep::with(AuditedOperation::Symlink, AuditDetail::LinkText(text));
+        self.audited_now(caller, open, step, made)
+    }
+
+    fn make_link_now(&self, caller: &Caller<'_>, open: &Arc<Open>, text: &[u8]) -> Result<(), Refusal> {
         self.check_note_change(open)?;
         self.check_not_home(caller.identity, open)?;
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;

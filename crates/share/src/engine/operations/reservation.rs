@@ -11,11 +11,11 @@ use crate::engine::Share;
 use crate::engine::parts::file::{File, HardLinkedName, Stream};
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::services::freshness::LookupCounters;
-use crate::open::OpenParty;
+use crate::open::{AuditedUse, OpenParty};
 use crate::ranked::{Mutex, Rank, RwLock};
 use crate::{
-    Attributes, Caller, ChangeFilter, ChangeKind, Info, Open, OpenRequest, OpenResult, Outcome, Refusal,
-    Ticket,
+    Attributes, Caller, ChangeFilter, ChangeKind, Info, Open, OpenRequest, OpenResult, Options, Outcome,
+    Refusal, Ticket,
 };
 
 /// The result of one attempt to open.
@@ -125,13 +125,18 @@ impl Share {
             link: reserved.link,
             granted: reserved.granted,
             deny: request.deny,
-            options: request.options,
+            options: if request.step_of.is_some() {
+                request.options | Options::STEP
+            } else {
+                request.options
+            },
             party: RwLock::new(
                 Rank::Party,
                 OpenParty {
                     client: caller.client,
                     identity: Arc::clone(caller.identity),
                     requester: reserved.requester,
+                    details: caller.details.cloned(),
                 },
             ),
             opened_at: Time::from_wall_ns(caller.now.wall_ns),
@@ -148,6 +153,7 @@ impl Share {
                 Rank::OpenCharge,
                 self.client_memory().charge_open(caller.client, caller.identity),
             ),
+            audited: AuditedUse::default(),
         });
         let mut state = open.file.state.lock();
         if let Some(member) = state.members.iter_mut().find(|m| m.id == open.id) {

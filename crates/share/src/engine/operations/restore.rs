@@ -21,7 +21,7 @@ use crate::engine::parts::file::{
 };
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::parts::persistence::Recorder;
-use crate::open::OpenParty;
+use crate::open::{AuditedUse, OpenParty};
 use crate::persistence::ledger::{Ledger, RecordedOpen};
 use crate::persistence::record::{JournalRecord, OpenRecord, RecordedRight, RemovalMark};
 use crate::ranked::{Mutex, Rank, RwLock};
@@ -150,7 +150,10 @@ impl Share {
             granted,
             deny,
             options,
-            party: RwLock::new(Rank::Party, OpenParty { client: made.client, identity, requester }),
+            party: RwLock::new(
+                Rank::Party,
+                OpenParty { client: made.client, identity, requester, details: None },
+            ),
             opened_at: made.opened_at,
             closed: AtomicBool::new(false),
             detached: AtomicBool::new(false),
@@ -162,6 +165,7 @@ impl Share {
             followed: OnceLock::new(),
             watch: Mutex::new(Rank::OpenWatch, None),
             charge: Mutex::new(Rank::OpenCharge, charge),
+            audited: AuditedUse::default(),
         });
         state.members.push(Member {
             id: made.id,

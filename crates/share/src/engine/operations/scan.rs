@@ -18,7 +18,8 @@ use crate::engine::parts::file::File;
 use crate::engine::parts::names::cache::{CachedProperties, KeptNode};
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::record::Record;
-use crate::{Caller, Info, Item, Open, Options, Refusal};
+use crate::open::FirstUse;
+use crate::{AuditedOperation, Caller, Info, Item, Open, Options, Refusal};
 
 /// One entry of a listing.
 pub struct ListedEntry<'a> {
@@ -370,6 +371,9 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         self.begin(caller.cause());
+        if cookie <= 2 {
+            self.audit_first_use(open, FirstUse::LIST, AuditedOperation::List);
+        }
         let here = self.cache().is_on().then(|| self.directory_here(open));
         let hides = self.settings().hide_unreadable;
         let from = if cookie <= 2 { 0 } else { cookie };

@@ -8,10 +8,13 @@ use volume::{Failure, Node, NodeKind};
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::parts::file::SET_GROUP;
+use crate::engine::services::audit::AuditedStep;
 use crate::engine::values::host_lists::{HostIdMap, shown_now, write_access_list, write_lists};
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
-use crate::{CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal};
+use crate::{
+    AuditDetail, AuditedOperation, CallResult, Caller, ChangeFilter, ChangeKind, Open, Options, Refusal,
+};
 
 impl Share {
     /// The whole descriptor. The caller must check which parts the opener may see.
@@ -30,8 +33,14 @@ impl Share {
     // MS-FSA 2.1.5.1.2.1
     pub fn maximal(&self, open: &Open) -> Result<Rights, Refusal> {
         let identity = &open.identity();
-        let caller =
-            Caller { identity, client: open.client(), waiter: None, now: wire::Now::default(), origin: None };
+        let caller = Caller {
+            identity,
+            client: open.client(),
+            waiter: None,
+            now: wire::Now::default(),
+            origin: None,
+            details: None,
+        };
         self.maximal_for(&caller, open)
     }
 
@@ -59,13 +68,14 @@ impl Share {
         parts: Parts,
         given: &Descriptor,
     ) -> CallResult<()> {
-        if let Err(why) = self.check_descriptor(caller, open, parts, given) {
-            return CallResult::Refused(why);
-        }
-        match self.require_for(caller, open, Need::CloseKept) {
-            CallResult::Done(()) => self.amend_descriptor(open, parts, given).into(),
-            other => other,
-        }
+        let set = match self.check_descriptor(caller, open, parts, given) {
+            Err(why) => CallResult::Refused(why),
+            Ok(()) => match self.require_for(caller, open, Need::CloseKept) {
+                CallResult::Done(()) => self.amend_descriptor(open, parts, given).into(),
+                other => other,
+            },
+        };
+        self.audited(caller, open, AuditedStep::of(AuditedOperation::SetDescriptor), set)
     }
 
     /// Whether the caller may set these parts to these values.
@@ -169,7 +179,7 @@ impl Share {
         if open.file.kind == NodeKind::Link {
             return may.into();
         }
-        self.after_attributes(caller, open, may, || {
+        let set = self.after_attributes(caller, open, may, || {
             let mode = self.mode_to_set(caller, open, mode & 0o7777)?;
             let amends = |descriptor: &mut Descriptor| security::apply_mode(descriptor, mode);
             self.change_host(open, amends, |node| {
@@ -177,7 +187,9 @@ impl Share {
                 open.file.note_mode(mode);
                 Ok(Some(mode))
             })
-        })
+        });
+        let detail = AuditDetail::Mode(mode & 0o7777);
+        self.audited(caller, open, AuditedStep::with(AuditedOperation::SetMode, detail), set)
     }
 
     /// The permission bits to set for a caller. Only a member of the group may set the bit that lets the file
@@ -202,7 +214,7 @@ impl Share {
         gid: Option<u32>,
     ) -> CallResult<()> {
         let may = self.check_new_owner(caller, open, uid, gid);
-        self.after_attributes(caller, open, may, || {
+        let set = self.after_attributes(caller, open, may, || {
             let accounts = self.settings().accounts.clone();
             let new = (uid.map(|uid| accounts.user_sid(uid)), gid.map(|gid| accounts.group_sid(gid)));
             let amends = |descriptor: &mut Descriptor| security::give_to(descriptor, new.0, new.1);
@@ -210,7 +222,9 @@ impl Share {
                 node.set_owner(uid, gid)?;
                 Ok(None)
             })
-        })
+        });
+        let detail = AuditDetail::Owner(uid, gid);
+        self.audited(caller, open, AuditedStep::with(AuditedOperation::SetOwner, detail), set)
     }
 
     fn check_new_owner(

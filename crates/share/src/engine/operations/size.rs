@@ -11,19 +11,29 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::data::{check_data, check_ranges};
 use crate::engine::operations::data_changes::StreamChange;
-use crate::{Attributes, CallResult, Caller, ChangeFilter, ChangeKind, LockOwner, Open, RangeKind, Refusal};
+use crate::engine::services::audit::AuditedStep;
+use crate::{
+    Attributes, AuditDetail, AuditedOperation, CallResult, Caller, ChangeFilter, ChangeKind, LockOwner, Open,
+    RangeKind, Refusal,
+};
+
+/// A change of the size, for the audit.
+fn cut_to(size: u64) -> AuditedStep<'static> {
+    AuditedStep::with(AuditedOperation::Truncate, AuditDetail::Size(size))
+}
 
 impl Share {
     /// Truncates or extends the open stream.
     // MS-FSA 2.1.5.15.5
     pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> CallResult<()> {
-        self.change(caller, open, || {
+        let set = self.change(caller, open, || {
             if size > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
             }
             open.data.set_size(size)?;
             self.size_changed(open, caller)
-        })
+        });
+        self.audited(caller, open, cut_to(size), set)
     }
 
     /// Backs the first `bytes` with storage. Fewer bytes than the size truncate the stream.
@@ -36,7 +46,8 @@ impl Share {
             let size = open.data.stat()?.size;
             if bytes < size {
                 open.data.set_size(bytes)?;
-                return self.size_changed(open, caller);
+                self.size_changed(open, caller)?;
+                return self.audited_now(caller, open, cut_to(bytes), Ok(()));
             }
             if bytes > size {
                 self.reserve_space(open, bytes, caller)?;
@@ -60,7 +71,8 @@ impl Share {
             open.data.allocate(range)?;
             if end > open.data.stat()?.size {
                 open.data.set_size(end)?;
-                return self.size_changed(open, caller);
+                self.size_changed(open, caller)?;
+                return self.audited_now(caller, open, cut_to(end), Ok(()));
             }
             self.stream_allocated(open, caller)?;
             self.own_changed(&open.file);
@@ -157,6 +169,7 @@ impl Share {
             if range.start < end {
                 open.data.punch(range.start..end)?;
                 self.data_changed(open, caller.now)?;
+                self.audit_write(open, end - range.start);
             }
             Ok(())
         })

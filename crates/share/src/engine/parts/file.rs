@@ -16,9 +16,10 @@ use crate::engine::parts::names::cache::NewFile;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
+use crate::open::OpenParty;
 use crate::ranges::table::Ranges;
 use crate::ranked::{Mutex, Rank};
-use crate::{Caching, ClientKey, Deny, Identity, Open, Options, Ticket};
+use crate::{Caching, ClientKey, Deny, Open, Options, Ticket};
 
 /// Rights whose use others may deny. An open with one of them counts for sharing.
 // MS-FSA 2.1.5.1.2.2
@@ -183,9 +184,9 @@ pub(crate) struct LinkState {
     pub delete: Option<Deletion>,
     /// The origin of the request that marked it.
     pub deleter: Requester,
-    /// The identity with which the host removes the name, whichever open closes last. After a restart it is
+    /// The user as whom the host removes the name, and the client, whichever open closes last. After a restart it is
     /// not known.
-    pub deletes_as: Option<Arc<Identity>>,
+    pub deletes_as: Option<OpenParty>,
     /// The name was removed. The remaining opens go on.
     pub removed: bool,
 }

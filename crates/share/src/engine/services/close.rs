@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use crate::audit::is_denial;
 use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
+use crate::engine::services::audit::{AuditedPath, AuditedStep};
 use crate::engine::values::effects::Effects;
-use crate::{Cause, ChangeFilter, ChangeKind, Identity, Open, Options, Refusal};
+use crate::open::OpenParty;
+use crate::{AuditClasses, AuditedOperation, Cause, ChangeFilter, ChangeKind, Open, Options, Refusal};
 
 /// The objects that are removed with an open.
 #[derive(Default)]
@@ -18,8 +21,8 @@ struct PendingRemoval {
     stream: Option<volume::Name>,
     /// The origin of the request that marked the name.
     deleter: Option<Requester>,
-    /// The identity with which the host removes it.
-    deletes_as: Option<Arc<Identity>>,
+    /// The user as whom the host removes it, and the client.
+    deletes_as: Option<OpenParty>,
     /// Whether the close marks a name that stays while others have it open.
     marks: bool,
 }
@@ -89,6 +92,7 @@ impl Share {
             self.give_back_behind(open);
         }
         self.settle(effects);
+        self.audit_close(open);
         removed
     }
 
@@ -131,6 +135,9 @@ impl Share {
             if let Some(link) = &open.link {
                 self.report(link, Some(name.clone()), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
             }
+            if result.is_ok() && self.audits(AuditClasses::DELETE) {
+                self.tell_by(&open.party(), open, AuditedStep::of(AuditedOperation::Remove), None);
+            }
         }
         if let Some(link) = &going.link {
             // The last close spares its own rights on the directory only if it also deletes the name.
@@ -138,12 +145,18 @@ impl Share {
             let is_deleter =
                 going.deleter.is_some_and(|by| (by.client, by.parent) == (own.client, own.parent));
             let requester = if is_deleter { own } else { Requester { parent: None, ..own } };
-            let identity = going.deletes_as.clone().unwrap_or_else(|| open.identity());
-            result = self.remove_name(open, link, &requester, &identity, cause);
+            let by = going.deletes_as.clone().unwrap_or_else(|| open.party());
+            result = self.remove_name(open, link, &requester, &by, cause);
             if result == Err(Refusal::NotEmpty)
                 && self.end_unclaimed_in(open.file.id, open.requester().client, cause)
             {
-                result = self.remove_name(open, link, &requester, &identity, cause);
+                result = self.remove_name(open, link, &requester, &by, cause);
+            }
+            if let Err(why) = &result
+                && self.audits(AuditClasses::REFUSED)
+                && is_denial(why)
+            {
+                self.tell_by(&by, open, AuditedStep::of(removal_of(open)), Some(why));
             }
             is_removed = result.is_ok();
             // A directory that has got entries stays. A name that the host removed is gone anyway.
@@ -173,7 +186,7 @@ impl Share {
         open: &Open,
         link: &Arc<HardLinkedName>,
         requester: &Requester,
-        identity: &Identity,
+        by: &OpenParty,
         cause: Cause,
     ) -> Result<(), Refusal> {
         let (mut parent, mut name) = link.parent_and_name();
@@ -188,7 +201,7 @@ impl Share {
             return Ok(());
         }
         let is_directory = open.file.is_directory;
-        parent.node.remove(&name, is_directory, identity.actor.as_ref())?;
+        parent.node.remove(&name, is_directory, by.identity.actor.as_ref())?;
         parent.removed(&name);
         drop(changing);
         if is_directory {
@@ -198,6 +211,10 @@ impl Share {
         let what = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         self.report(link, None, ChangeKind::Removed, what);
         self.end_watches_of(open.file.id);
+        if self.audits(AuditClasses::DELETE) {
+            let path = Some(AuditedPath::In(&parent, &name));
+            self.tell_by(by, open, AuditedStep { path, ..AuditedStep::of(removal_of(open)) }, None);
+        }
         Ok(())
     }
 
@@ -223,6 +240,11 @@ impl Share {
             self.end_expired_at(&[open.file.id], open.requester().client, cause);
         }
     }
+}
+
+/// The removal of the object of an open.
+pub(crate) fn removal_of(open: &Open) -> AuditedOperation {
+    if open.is_directory() { AuditedOperation::RemoveDirectory } else { AuditedOperation::Remove }
 }
 
 /// The objects to remove now that this open is out.
@@ -252,7 +274,7 @@ fn going(state: &mut FileState, open: &Arc<Open>, delete_on_close: Option<Deleti
     {
         out.marks = entry.delete.is_none();
         (entry.delete, entry.deleter) = (Some(how), open.requester());
-        entry.deletes_as = Some(open.identity());
+        entry.deletes_as = Some(open.party());
     }
     let goes = match entry.delete {
         Some(Deletion::WithOpen(id)) => is_last || id == open.id,

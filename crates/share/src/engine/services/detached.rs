@@ -114,8 +114,8 @@ impl Share {
         if let Some(member) = state.members.iter_mut().find(|member| member.id == open.id) {
             member.requester = requester;
         }
-        let identity = Arc::clone(caller.identity);
-        *open.party.write() = OpenParty { client: caller.client, identity, requester };
+        let (identity, details) = (Arc::clone(caller.identity), caller.details.cloned());
+        *open.party.write() = OpenParty { client: caller.client, identity, requester, details };
         if moves {
             *open.charge.lock() = self.client_memory().charge_open(caller.client, caller.identity);
         }

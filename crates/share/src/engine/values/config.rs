@@ -5,9 +5,9 @@ use std::sync::Arc;
 use volume::security::Sid;
 use wire::SendFile;
 
-use crate::ClientMemory;
 use crate::engine::values::deferred_close::DeferredClose;
 use crate::engine::values::descriptors::Descriptors;
+use crate::{AuditClasses, AuditSink, ClientMemory};
 
 /// The default size of the cache of names and files in bytes: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;
@@ -112,6 +112,10 @@ pub struct Config {
     pub delete_through_links: bool,
     /// The mapping of users and groups.
     pub accounts: Arc<dyn AccountMapping>,
+    /// Receives the events of the audit; none: there is no audit.
+    pub audit: Option<Arc<dyn AuditSink>>,
+    /// The events that it receives.
+    pub audit_classes: AuditClasses,
 }
 
 impl Default for Config {
@@ -141,6 +145,8 @@ impl Default for Config {
             follow_links: true,
             delete_through_links: false,
             accounts: Arc::new(NoAccounts),
+            audit: None,
+            audit_classes: AuditClasses::empty(),
         }
     }
 }
@@ -152,6 +158,11 @@ impl std::fmt::Debug for Config {
 }
 
 impl Config {
+    /// The events for which there is a receiver.
+    pub(crate) fn audited(&self) -> AuditClasses {
+        if self.audit.is_some() { self.audit_classes } else { AuditClasses::empty() }
+    }
+
     /// Whether a name is shown as hidden whatever its attributes say.
     pub(crate) fn hides(&self, name: &[u8]) -> bool {
         (self.dot_files_hidden && name.first() == Some(&b'.'))

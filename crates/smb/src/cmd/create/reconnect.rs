@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use share::{CacheKey, Caching, Identity, Share};
+use share::{CacheKey, Caching, Caller, Identity, Share};
 use smb_wire::create::CreateAction;
 use smb_wire::create_context::Lease;
 use smb_wire::fscc::names::Syntax;
@@ -130,7 +130,8 @@ impl Create<'_> {
         // An immediate break must find it.
         server.opens.fill(Arc::clone(&open));
         server.index.enter(&open, survival.is_persistent());
-        let caller = request.caller(identity, session.client, None);
+        let details = session.details();
+        let caller = Caller { details, ..request.caller(identity, session.client, None) };
         if engine.reclaim(file, &caller).is_err() {
             server.index.remove(&open);
             server.opens.remove(volatile);

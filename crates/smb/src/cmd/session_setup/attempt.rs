@@ -42,8 +42,8 @@ impl LogOn<'_, '_> {
             AttemptOutcome::Later(queued) => Err(Stop::Park(ParkReason::LogOnDelay(queued))),
             AttemptOutcome::Refused => {
                 let why = "too many tries for this user from this address wait already";
-                self.warn(&user, why, "log-on refused");
                 let setup = self.connection.setups.remove(at);
+                self.refuse_log_on(&setup, &user, why, "log-on refused");
                 // The password was not judged, so a session that was to be reauthenticated goes on.
                 if setup.purpose == Purpose::New {
                     self.abandon(&setup);

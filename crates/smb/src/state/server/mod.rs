@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use share::counts::Counts;
-use share::{Cause, ClientKey, Identity, LossListener};
+use share::{AuditedOperation, Auditor, Cause, ClientKey, Identity, LossListener};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::{Now, Shrink};
 
@@ -63,6 +63,8 @@ pub struct Server {
     pub(crate) log_on_log: RateLimitedLog,
     /// Delays password attempts after a failure.
     pub(crate) password_delays: Arc<PasswordDelays>,
+    /// Receives log-ons and the ends of sessions.
+    pub auditor: Auditor,
 }
 
 impl Server {
@@ -91,6 +93,7 @@ impl Server {
             request_log: RateLimitedLog::default(),
             log_on_log: RateLimitedLog::default(),
             password_delays: Arc::default(),
+            auditor: Auditor::default(),
         })
     }
 
@@ -274,6 +277,9 @@ impl Server {
         for handle in session.channels() {
             handle.post(Event::SessionGone { session_id: session.id });
         }
+        if let Some((by, details)) = session.authenticated().zip(session.details()) {
+            self.auditor.log_off((&by.identity.name, Some(by.identity.uid)), details);
+        }
         tracing::debug!(session = session.id, user = session.user_name(), "session ended");
     }
 
@@ -285,8 +291,10 @@ impl Server {
         for open in self.opens_of(session).iter().filter(|open| open.tree.id == tree_id) {
             self.close_open(session, open, cause);
         }
-        if let TreeTarget::Disk { engine, .. } = &tree.target {
+        if let TreeTarget::Disk { engine, identity, .. } = &tree.target {
             engine.detach(session.client);
+            let details = session.details().map(|details| &**details);
+            engine.note_connection(AuditedOperation::Disconnect, identity, details, None);
         }
         Some(tree)
     }

@@ -11,6 +11,7 @@
 
 mod accounts;
 mod addresses;
+mod audit;
 mod background_release;
 mod channels;
 mod close_ids;
@@ -61,6 +62,7 @@ use super::server::{FileServer, ServedPath, ShareUse};
 use crate::config::{Config, Origin, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
+use audit::AuditLog;
 use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
 use homes::HomeDirectories;
@@ -93,6 +95,7 @@ struct AssembledServer {
     peaks: Arc<SharePeaks>,
     usages: Arc<Usages>,
     records: Option<Records>,
+    audit: Arc<AuditLog>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
     /// The descriptors that all shares together may use for cached names.
@@ -123,6 +126,9 @@ pub fn start(
         None => (None, Vec::new()),
     };
     let nfs = Arc::new(Servers::new(plan, state, endpoints)?);
+    let audit: Arc<AuditLog> = Arc::default();
+    server.auditor.send_to(Arc::<AuditLog>::clone(&audit));
+    nfs.list().iter().for_each(|(_, server)| server.auditor.send_to(Arc::<AuditLog>::clone(&audit)));
     let records = Records::start(&plan.config.admin).map_err(anyhow::Error::msg)?;
     if let Some(records) = &records {
         let of_nfs = nfs.list().iter().map(|(_, server)| &server.counts);
@@ -147,6 +153,7 @@ pub fn start(
         peaks,
         usages,
         records,
+        audit,
         state: Arc::clone(state),
         _watcher: watch(&addresses),
         addresses,
@@ -188,6 +195,7 @@ impl FileServer for AssembledServer {
         status.limits = limits::report(engines.iter().map(|(_, engine)| engine));
         status.metadata = metadata::report(engines.iter().map(|(_, engine)| engine));
         status.records = self.records.as_ref().map(Records::shown);
+        status.audit = self.audit.shown();
         status.usage = usage::report(engines.iter().map(|(_, engine)| engine));
         nfs_report::fill(&self.nfs, &engines, net::now(), status);
         status.transport = self.transport();
@@ -199,6 +207,10 @@ impl FileServer for AssembledServer {
         let descriptors = transport::descriptors(&self.descriptors);
         let client_memory = memory::report([&self.client_memory, &self.server.config().session_memory]);
         transport::report(smb, nfs, &self.backlog, descriptors, client_memory)
+    }
+
+    fn audit(&self) -> Option<admin::status::Audit> {
+        self.audit.shown()
     }
 
     fn channels(&self) -> Vec<SessionChannels> {
@@ -235,9 +247,10 @@ impl FileServer for AssembledServer {
         let users = principals.users();
         let (paths, keeping) = self.directories(plan)?;
         let leaving = share_relocation::leaving(&engines, &paths);
+        let audit = self.audit.prepare(&plan.config)?;
         // Everything that can fail comes first, so that a plan is applied completely or not at all.
         for (share, path) in plan.config.shares.values().zip(paths) {
-            let config = engine_config(share, &path, plan, &principals);
+            let config = engine_config(share, &path, plan, &principals, &self.audit);
             let served = match engines.get(&path) {
                 Some(served) => {
                     lowered.push(usage::lower(share, &served.engine)?);
@@ -262,6 +275,7 @@ impl FileServer for AssembledServer {
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
+        self.audit.apply(audit)?;
         lowered.into_iter().for_each(usage::UncommittedSize::keep);
         rooms.iter().for_each(|(volume, bytes)| volume.set_sidecar_quota(*bytes));
         for (_, engine, config) in &shares {
@@ -328,6 +342,7 @@ impl FileServer for AssembledServer {
         if let Some(records) = &self.records {
             records.stop();
         }
+        self.audit.stop();
         self.pacing.save(&self.state);
         self.usages.stop();
         self.usages.save(&self.state, &by_path(&self.engines));
@@ -622,6 +637,7 @@ fn engine_config(
     path: &Path,
     plan: &ServePlan,
     principals: &Arc<IdentityMap>,
+    audit: &Arc<AuditLog>,
 ) -> share::Config {
     use std::os::unix::ffi::OsStrExt;
     let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<IdentityMap>::clone(principals);
@@ -644,6 +660,8 @@ fn engine_config(
         whole_break_timeout_ns: plan.config.server.nfs_lease_time_s.value.saturating_mul(1_000_000_000),
         host_path: path.as_os_str().as_bytes().to_vec(),
         accounts,
+        audit: Some(Arc::<AuditLog>::clone(audit)),
+        audit_classes: crate::config::audit::classes(&share.audit.value),
         ..share::Config::default()
     }
 }

@@ -1,41 +1,48 @@
 //! Writes one line of JSON for each request, or for a sample of them, to a file: `records` in `[admin]`.
 //!
-//! Connections put records into a bounded queue and never wait for it (`share::counts::record`). A separate
-//! thread writes them. A file that has reached its size is renamed with a number, and the oldest one is
-//! deleted.
+//! Connections make the lines of their records (`share::counts::record`) and copy them into the queue of a
+//! stream (`serve::lines`), which they never wait for.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
 
 use admin::status::Records as Shown;
-use serde_json::{Map, Value, json};
-use share::counts::{Record, Recorder, TransactionKind};
+use share::counts::{Record, RecordSink, Recorder, TransactionKind};
 
-use super::locks::held;
-use crate::calendar::rfc3339;
 use crate::config::{Admin, os_error};
+use crate::serve::lines::LineStream;
+use crate::serve::lines::file::{LineFile, Rotation};
+use crate::serve::lines::json::JsonLine;
 
-/// Capacity of the queue. Further records are dropped and counted.
-const ROOM: usize = 1 << 14;
-/// The longest time that a line stays in memory while no other comes.
-const FLUSHED_AFTER: Duration = Duration::from_secs(1);
+/// Memory for lines that are not written yet. Further ones are dropped and counted.
+const ROOM: usize = 16 << 20;
 /// The number of old files.
 const KEPT: u32 = 4;
+
+thread_local! {
+    /// The line that this thread makes.
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The log of requests.
 pub struct Records {
     recorder: Arc<Recorder>,
-    written: Arc<AtomicU64>,
+    stream: Arc<LineStream>,
     path: PathBuf,
-    ends: Arc<AtomicBool>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Puts records into the stream.
+struct Lines(Arc<LineStream>);
+
+impl RecordSink for Lines {
+    fn put(&self, record: &Record) {
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            write(record, net::now(), line);
+            self.0.put(line);
+        });
+    }
 }
 
 impl Records {
@@ -45,21 +52,20 @@ impl Records {
     /// One line for the user.
     pub fn start(wanted: &Admin) -> Result<Option<Records>, String> {
         let Some(path) = wanted.records.as_ref().map(|path| path.value.clone()) else { return Ok(None) };
-        let (sample, most) = (wanted.records_sample.value, wanted.records_max_mib.value << 20);
-        let lines = Lines::open(&path, most).map_err(|e| {
+        let max_bytes = wanted.records_max_mib.value << 20;
+        let file = LineFile::open(&path, Rotation { max_bytes, max_age: None, keep: KEPT }).map_err(|e| {
             format!(
                 "`records` in [admin]: {}: {}; give another path, or make its directory",
                 path.display(),
                 os_error(&e)
             )
         })?;
-        let (recorder, taken) = Recorder::new(sample, ROOM, wanted.records_paths.value);
-        let (written, ends) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let (counts, until) = (Arc::clone(&written), Arc::clone(&ends));
-        let thread = std::thread::Builder::new().name("trunkline-record".to_owned());
-        let thread = thread.spawn(move || write_all(lines, &taken, &counts, &until));
-        let thread = thread.map_err(|e| format!("no thread for `records`: {e}"))?;
-        Ok(Some(Records { recorder, written, path, ends, thread: Mutex::new(Some(thread)) }))
+        // The file has lines of one kind only. The status tells how many were lost.
+        let stream = LineStream::start("records", Box::new(file), ROOM, None)
+            .map_err(|e| format!("no thread for `records`: {e}"))?;
+        let sink = Box::new(Lines(Arc::clone(&stream)));
+        let recorder = Recorder::new(wanted.records_sample.value, wanted.records_paths.value, sink);
+        Ok(Some(Records { recorder, stream, path }))
     }
 
     /// The recorder to which connections pass their records.
@@ -71,50 +77,14 @@ impl Records {
     pub fn shown(&self) -> Shown {
         Shown {
             path: self.path.display().to_string(),
-            written: self.written.load(Ordering::Relaxed),
-            lost: self.recorder.lost(),
+            written: self.stream.written(),
+            lost: self.stream.lost(),
         }
     }
 
     /// Writes the remaining records and stops.
     pub fn stop(&self) {
-        self.ends.store(true, Ordering::Release);
-        if let Some(thread) = held(&self.thread).take() {
-            // Records that could not be written have been counted and reported.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Writes records until `ends` is set and the queue is empty.
-fn write_all(mut lines: Lines, taken: &Receiver<Record>, written: &AtomicU64, ends: &AtomicBool) {
-    let mut has_failed = false;
-    let mut note = |done: std::io::Result<()>| {
-        if let Err(error) = &done
-            && !has_failed
-        {
-            tracing::warn!(%error, "requests are not recorded, since the file cannot be written (reported \
-                                    once)");
-        }
-        has_failed = done.is_err();
-        done.is_ok()
-    };
-    loop {
-        let patience = if ends.load(Ordering::Acquire) { Duration::ZERO } else { FLUSHED_AFTER };
-        match taken.recv_timeout(patience) {
-            Ok(record) => {
-                if note(lines.put(&line(&record, net::now()))) {
-                    written.fetch_add(1, Ordering::Relaxed);
-                }
-            }
-            Err(RecvTimeoutError::Timeout) if !patience.is_zero() => {
-                note(lines.flush());
-            }
-            Err(_) => {
-                note(lines.flush());
-                return;
-            }
-        }
+        self.stream.stop();
     }
 }
 
@@ -139,120 +109,57 @@ fn uri(record: &Record) -> Option<String> {
 }
 
 /// A record as a line of the file. The names are those of Azure's resource logs, if they have one.
-fn line(record: &Record, now: wire::Now) -> String {
+fn write(record: &Record, now: wire::Now, out: &mut Vec<u8>) {
     let Record { share, family, noted, arrived_ns, server_ns, whole_ns, about } = record;
     let ago_ns = now.mono_ns.saturating_sub(*arrived_ns);
     let time = now.wall_ns.saturating_sub(i64::try_from(ago_ns).unwrap_or(i64::MAX));
     let name = |names: &[&'static str], at: u8| names.get(usize::from(at)).copied().unwrap_or_default();
-    let ms = |ns: &Option<u64>| ns.map(|ns| ns as f64 / 1e6);
     let kind = match noted.kind {
         TransactionKind::Read => "read",
         TransactionKind::Write => "write",
         TransactionKind::Metadata => "metadata",
         TransactionKind::Other => "other",
     };
-    let mut all = Map::new();
-    let mut put = |key: &str, value: Value| all.insert(key.to_owned(), value);
-    put("time", json!(rfc3339(time)));
-    put("protocol", json!(family.name));
-    put("operationVersion", json!(about.version));
-    put("operationName", json!(name(family.operations, noted.operation)));
-    put("category", json!(category(name(family.operations, noted.operation))));
-    put("kind", json!(kind));
-    put("fileShare", json!(share.as_deref()));
-    put("uri", json!(uri(record)));
-    put("callerIpAddress", json!(about.client.to_string()));
-    put("identityType", json!(name(family.authentications, noted.authentication)));
-    put("statusCode", json!(format!("{:#x}", about.status)));
-    put("statusText", json!(about.status_text));
-    put("metricResponseType", json!(noted.response.name()));
-    put("serverLatencyMs", json!(ms(server_ns)));
-    put("durationMs", json!(ms(whole_ns)));
-    put("requestSize", json!(noted.ingress));
-    put("responseSize", json!(noted.egress));
-    put("dataSize", json!(noted.data));
+    let mut line = JsonLine::begin(out);
+    line.time("time", time);
+    line.text("protocol", family.name);
+    line.text_or_null("operationVersion", about.version);
+    line.text("operationName", name(family.operations, noted.operation));
+    line.text("category", category(name(family.operations, noted.operation)));
+    line.text("kind", kind);
+    line.text_or_null("fileShare", share.as_deref());
+    line.text_or_null("uri", uri(record).as_deref());
+    line.display("callerIpAddress", about.client);
+    line.text("identityType", name(family.authentications, noted.authentication));
+    line.display("statusCode", format_args!("{:#x}", about.status));
+    line.text("statusText", &about.status_text);
+    line.text("metricResponseType", noted.response.name());
+    for (key, ns) in [("serverLatencyMs", server_ns), ("durationMs", whole_ns)] {
+        match ns {
+            Some(ns) => line.raw(key, *ns as f64 / 1e6),
+            None => line.raw(key, "null"),
+        }
+    }
+    line.number("requestSize", noted.ingress);
+    line.number("responseSize", noted.egress);
+    line.number("dataSize", noted.data);
     for (key, number) in &about.numbers {
         // Most readers of JSON lose digits beyond 53 bits.
-        let is_exact = *number < 1 << 53;
-        put(key, if is_exact { json!(number) } else { json!(format!("{number:#x}")) });
+        match *number < 1 << 53 {
+            true => line.number(key, *number),
+            false => line.display(key, format_args!("{number:#x}")),
+        }
     }
     for (key, word) in &about.words {
-        all.insert((*key).to_owned(), json!(word));
+        line.text(key, word);
     }
-    Value::Object(all).to_string()
-}
-
-/// A file of lines that is rotated when it has reached its size.
-struct Lines {
-    path: PathBuf,
-    most: u64,
-    len: u64,
-    file: BufWriter<File>,
-}
-
-impl Lines {
-    fn open(path: &Path, most: u64) -> std::io::Result<Lines> {
-        let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
-        let len = file.metadata()?.len();
-        Ok(Lines { path: path.to_owned(), most, len, file: BufWriter::new(file) })
-    }
-
-    fn put(&mut self, line: &str) -> std::io::Result<()> {
-        let len = line.len() as u64 + 1;
-        if self.len > 0 && self.len + len > self.most {
-            self.turn()?;
-        }
-        self.len += len;
-        self.file.write_all(line.as_bytes())?;
-        self.file.write_all(b"\n")
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        self.file.flush()
-    }
-
-    /// Starts a new file.
-    fn turn(&mut self) -> std::io::Result<()> {
-        self.file.flush()?;
-        for number in (1..KEPT).rev() {
-            // Some of them may not exist yet.
-            let _ = std::fs::rename(self.aside(number), self.aside(number + 1));
-        }
-        std::fs::rename(&self.path, self.aside(1))?;
-        *self = Lines::open(&self.path, self.most)?;
-        Ok(())
-    }
-
-    fn aside(&self, number: u32) -> PathBuf {
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!(".{number}"));
-        name.into()
-    }
+    line.end();
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn files_are_put_aside_at_their_size_and_the_oldest_goes() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("r.jsonl");
-        let mut lines = Lines::open(&path, 10).unwrap();
-        for text in
-            ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "longer than a file"]
-        {
-            lines.put(text).unwrap();
-        }
-        lines.flush().unwrap();
-        let names = ["r.jsonl", "r.jsonl.1", "r.jsonl.2", "r.jsonl.3", "r.jsonl.4", "r.jsonl.5"];
-        let read = names.map(|name| std::fs::read_to_string(dir.path().join(name)).unwrap_or_default());
-        let wanted = ["longer than a file\n", "nine\n", "eight\n", "six\nseven\n", "four\nfive\n", ""];
-        assert_eq!(read, wanted);
-        drop(lines);
-        let again = Lines::open(&path, 10).unwrap();
-        assert_eq!(again.len, 19, "a file that is there is gone on with");
-    }
+    use std::path::Path;
 
     #[test]
     fn operations_have_the_categories_of_the_bill() {

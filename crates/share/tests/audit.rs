@@ -1,0 +1,253 @@
+//! The events of the audit: which operation makes which event, for whom, and when there is none.
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+
+use common::{ALL, Client, READ, TestShare, WRITE, done, name, path, user};
+use share::{
+    AuditClasses, AuditDetail, AuditEvent, AuditSink, ClientDetails, Config, Disposition, NewItem, Options,
+    Refusal,
+};
+use volume::security::{Descriptor, Parts, Rights};
+
+/// Events as text: operation, result, user, path, stream and new path, and the detail.
+#[derive(Default)]
+struct Ear(Mutex<Vec<String>>);
+
+impl AuditSink for Ear {
+    fn on_event(&self, event: &AuditEvent<'_>) {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let mut line = event.operation.word().to_owned();
+        if let Some(why) = event.refused {
+            line += &format!(" refused ({why})");
+        }
+        line += &format!(" {}", event.user.map_or("?", |(user, _)| user));
+        if let Some(client) = event.client {
+            line += &format!("@{}", client.address);
+        }
+        line += &format!(" {}", event.path.map_or("?".to_owned(), text));
+        if let Some(stream) = event.stream {
+            line += &format!(":{}", text(stream));
+        }
+        if let Some(new) = event.new_path {
+            line += &format!(" -> {}", text(new));
+        }
+        match event.detail {
+            AuditDetail::Moved { read, written } => line += &format!(" [{read} {written}]"),
+            AuditDetail::Size(size) => line += &format!(" [{size}]"),
+            AuditDetail::Mode(mode) => line += &format!(" [{mode:o}]"),
+            AuditDetail::Owner(uid, gid) => line += &format!(" [{uid:?} {gid:?}]"),
+            AuditDetail::Attribute(name) | AuditDetail::LinkText(name) => {
+                line += &format!(" [{}]", text(name))
+            }
+            AuditDetail::None | AuditDetail::Rights(_) | AuditDetail::Reason(_) => {}
+        }
+        assert_eq!(event.share, Some("docs"));
+        self.0.lock().unwrap().push(line);
+    }
+}
+
+/// An audited share, its events, and a client with a session.
+struct Audited {
+    world: TestShare,
+    ear: Arc<Ear>,
+}
+
+impl Audited {
+    fn new(classes: AuditClasses) -> Audited {
+        let ear = Arc::new(Ear::default());
+        let audit: Option<Arc<dyn AuditSink>> = Some(Arc::<Ear>::clone(&ear));
+        let name = "docs".to_owned();
+        let world = TestShare::with(Config { name, audit, audit_classes: classes, ..Config::default() });
+        Audited { world, ear }
+    }
+
+    /// A client with its number as user and at the end of its address.
+    fn client(&self, number: u8) -> Client {
+        let mut client = self.world.client_of(number.into(), user(1000 + u32::from(number)));
+        client.details = Some(Arc::new(ClientDetails {
+            protocol: "test",
+            address: [192, 0, 2, number].into(),
+            machine: String::new(),
+            session: 7,
+        }));
+        client
+    }
+
+    /// The events since the last call.
+    fn heard(&self) -> Vec<String> {
+        std::mem::take(&mut self.ear.0.lock().unwrap())
+    }
+}
+
+#[test]
+fn opens_first_uses_and_closes_are_told_once_each() {
+    let audited = Audited::new(AuditClasses::all());
+    let ann = audited.client(1);
+    ann.make_directory("dir");
+    let open = ann.make("dir/a");
+    ann.write(&open, 0, "12345").unwrap();
+    ann.write(&open, 5, "678").unwrap();
+    ann.read(&open).unwrap();
+    ann.read(&open).unwrap();
+    ann.close(&open);
+    ann.close(&ann.open("dir/a").disposition(Disposition::Overwrite).open());
+    ann.close(&ann.open("dir/a").access(Rights::READ_ATTRIBUTES).open());
+    assert_eq!(ann.names_in("dir"), ["a"]);
+    assert_eq!(
+        audited.heard(),
+        [
+            "mkdir user1001@192.0.2.1 dir",
+            "close user1001@192.0.2.1 dir [0 0]",
+            "create user1001@192.0.2.1 dir/a",
+            "write user1001@192.0.2.1 dir/a",
+            "read user1001@192.0.2.1 dir/a",
+            "close user1001@192.0.2.1 dir/a [16 8]",
+            "overwrite user1001@192.0.2.1 dir/a",
+            "close user1001@192.0.2.1 dir/a [0 0]",
+            "open user1001@192.0.2.1 dir/a",
+            "close user1001@192.0.2.1 dir/a [0 0]",
+            "open user1001@192.0.2.1 dir",
+            "list user1001@192.0.2.1 dir",
+            "close user1001@192.0.2.1 dir [0 0]",
+        ]
+    );
+}
+
+#[test]
+fn names_are_told_with_both_paths_and_removals_by_who_asked() {
+    let audited = Audited::new(AuditClasses::RENAME | AuditClasses::DELETE | AuditClasses::CREATE);
+    let (ann, bob) = (audited.client(1), audited.client(2));
+    ann.make_with("a", "text");
+    ann.make_with("b", "text");
+    ann.make_directory("dir");
+    audited.heard();
+    let open = ann.open("a").open();
+    done(ann.rename(&open, "dir/c", false)).unwrap();
+    ann.call(|caller| audited.world.share.link(caller, &open, &path("dir/d"), false)).unwrap();
+    ann.close(&open);
+    let open = ann.open("dir/c").open();
+    done(ann.rename(&open, "b", true)).unwrap();
+    ann.close(&open);
+    assert_eq!(
+        audited.heard(),
+        [
+            "rename user1001@192.0.2.1 a -> dir/c",
+            "link user1001@192.0.2.1 dir/c -> dir/d",
+            "unlink user1001@192.0.2.1 b",
+            "rename user1001@192.0.2.1 dir/c -> b",
+        ]
+    );
+    // The first marks the file, the second closes it last.
+    let shared = ann.open("b").open();
+    let other = bob.open("b").access(Rights::READ_ATTRIBUTES).open();
+    ann.set_delete(&shared, true).unwrap();
+    ann.close(&shared);
+    assert_eq!(audited.heard(), [] as [String; 0], "it is not removed yet");
+    bob.close(&other);
+    assert_eq!(audited.heard(), ["unlink user1001@192.0.2.1 b"]);
+    let last = ann.open("dir/d").options(Options::DELETE_ON_CLOSE).open();
+    ann.close(&last);
+    ann.close(&ann.open("dir").options(Options::DELETE_ON_CLOSE | Options::DIRECTORY).open());
+    assert_eq!(audited.heard(), ["unlink user1001@192.0.2.1 dir/d", "rmdir user1001@192.0.2.1 dir"]);
+}
+
+#[test]
+fn streams_are_told_with_their_file() {
+    let audited = Audited::new(AuditClasses::CREATE | AuditClasses::DELETE | AuditClasses::RENAME);
+    let ann = audited.client(1);
+    ann.make_with("a", "");
+    let stream = ann.open("a").stream("s").disposition(Disposition::Create).open();
+    let share = &audited.world.share;
+    ann.call(|caller| share.rename(caller, &stream, &[], Some(&name("t")), false, false)).unwrap();
+    ann.set_delete(&stream, true).unwrap();
+    ann.close(&stream);
+    assert_eq!(
+        audited.heard(),
+        [
+            "create user1001@192.0.2.1 a",
+            "create user1001@192.0.2.1 a:s",
+            "rename user1001@192.0.2.1 a:t -> t",
+            "unlink user1001@192.0.2.1 a:t",
+        ]
+    );
+}
+
+#[test]
+fn properties_are_told_with_their_new_values() {
+    let audited = Audited::new(AuditClasses::WRITE | AuditClasses::CHANGE | AuditClasses::SECURITY);
+    let ann = audited.client(1);
+    let share = &audited.world.share;
+    let open = ann.open("a").access(ALL).disposition(Disposition::Create).open();
+    let basic = share::Basic { attributes: Some(share::Attributes::HIDDEN), ..share::Basic::default() };
+    ann.call(|caller| share.set_size(caller, &open, 10)).unwrap();
+    ann.call(|caller| share.set_basic(caller, &open, basic)).unwrap();
+    ann.call(|caller| share.set_attribute(caller, &open, b"note", Some(b"x"), None)).unwrap();
+    ann.call(|caller| share.set_mode(caller, &open, 0o640)).unwrap();
+    ann.call(|caller| share.set_owner(caller, &open, Some(1001), None)).unwrap();
+    let list = share.descriptor(&open).unwrap();
+    let given = Descriptor { dacl: list.dacl.clone(), ..list };
+    ann.call(|caller| share.set_descriptor(caller, &open, Parts::DACL, &given)).unwrap();
+    assert_eq!(
+        audited.heard(),
+        [
+            "truncate user1001@192.0.2.1 a [10]",
+            "setattr user1001@192.0.2.1 a",
+            "setxattr user1001@192.0.2.1 a [note]",
+            "chmod user1001@192.0.2.1 a [640]",
+            "chown user1001@192.0.2.1 a [Some(1001) None]",
+            "set_acl user1001@192.0.2.1 a",
+        ]
+    );
+}
+
+#[test]
+fn who_is_refused_is_told_with_the_path_that_was_asked_for() {
+    let audited = Audited::new(AuditClasses::REFUSED);
+    let (ann, eve) = (audited.client(1), audited.client(2));
+    let share = &audited.world.share;
+    ann.make_directory("dir");
+    ann.close(&ann.open("dir/a").disposition(Disposition::Create).mode(0o600).open());
+    ann.call(|caller| {
+        let root = share.root_item();
+        share.make_in(caller, &root, &name("link"), &NewItem::Link(b"dir"))
+    })
+    .unwrap();
+    assert_eq!(audited.heard(), [] as [String; 0]);
+    assert_eq!(eve.open("dir/a").access(READ).refusal(), Refusal::AccessDenied);
+    assert_eq!(eve.open("dir/b").disposition(Disposition::Create).refusal(), Refusal::AccessDenied);
+    assert_eq!(eve.open("none").access(WRITE).refusal(), Refusal::NotFound);
+    let reading = ann.open("dir/a").access(READ).open();
+    assert_eq!(done(ann.rename(&reading, "x", false)), Err(Refusal::AccessDenied));
+    assert_eq!(ann.set_delete(&reading, true), Err(Refusal::AccessDenied));
+    assert_eq!(ann.call(|caller| share.set_size(caller, &reading, 0)), Err(Refusal::AccessDenied));
+    let looking = eve.open("dir/a").access(Rights::READ_ATTRIBUTES).open();
+    assert_eq!(eve.call(|caller| share.set_mode(caller, &looking, 0o666)), Err(Refusal::AccessDenied));
+    assert_eq!(
+        audited.heard(),
+        [
+            "open refused (access denied) user1002@192.0.2.2 dir/a",
+            "create refused (access denied) user1002@192.0.2.2 dir/b",
+            "rename refused (access denied) user1001@192.0.2.1 dir/a -> x",
+            "unlink refused (access denied) user1001@192.0.2.1 dir/a",
+            "truncate refused (access denied) user1001@192.0.2.1 dir/a [0]",
+            "chmod refused (access denied) user1002@192.0.2.2 dir/a [666]",
+        ]
+    );
+}
+
+#[test]
+fn an_audit_that_is_turned_on_later_tells_of_opens_from_before() {
+    let audited = Audited::new(AuditClasses::empty());
+    let ann = audited.client(1);
+    let open = ann.make("a");
+    ann.write(&open, 0, "12345").unwrap();
+    assert_eq!(audited.heard(), [] as [String; 0]);
+    let config = audited.world.share.config();
+    audited.world.share.configure(Config { audit_classes: AuditClasses::all(), ..(*config).clone() });
+    ann.write(&open, 0, "123").unwrap();
+    ann.close(&open);
+    let wanted = ["write user1001@192.0.2.1 a", "close user1001@192.0.2.1 a [0 3]"];
+    assert_eq!(audited.heard(), wanted, "bytes count from then on");
+}

@@ -1,0 +1,208 @@
+//! `[audit]` and `audit` of shares: the words for classes of events, and the places that events go to.
+
+use std::fmt::{Display, Formatter};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use share::AuditClasses;
+
+use super::setting::ConfigError;
+use super::tables::{Audit, Config};
+use super::values::Choice;
+
+/// A class of events, or a level that stands for several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AuditWord(pub AuditClasses);
+
+impl Choice for AuditWord {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("open", AuditWord(AuditClasses::OPEN)),
+        ("look", AuditWord(AuditClasses::LOOK)),
+        ("read", AuditWord(AuditClasses::READ)),
+        ("write", AuditWord(AuditClasses::WRITE)),
+        ("create", AuditWord(AuditClasses::CREATE)),
+        ("change", AuditWord(AuditClasses::CHANGE)),
+        ("rename", AuditWord(AuditClasses::RENAME)),
+        ("delete", AuditWord(AuditClasses::DELETE)),
+        ("security", AuditWord(AuditClasses::SECURITY)),
+        ("refused", AuditWord(AuditClasses::REFUSED)),
+        ("connect", AuditWord(AuditClasses::CONNECT)),
+        ("changes", AuditWord(CHANGES)),
+        ("all", AuditWord(AuditClasses::all())),
+    ];
+}
+
+/// All that changes a share, and all that was refused.
+const CHANGES: AuditClasses = AuditClasses::WRITE
+    .union(AuditClasses::CREATE)
+    .union(AuditClasses::CHANGE)
+    .union(AuditClasses::RENAME)
+    .union(AuditClasses::DELETE)
+    .union(AuditClasses::SECURITY)
+    .union(AuditClasses::REFUSED);
+
+/// The classes that words stand for.
+pub fn classes(words: &[AuditWord]) -> AuditClasses {
+    words.iter().fold(AuditClasses::empty(), |all, word| all | word.0)
+}
+
+/// A facility of syslog, by its number.
+// RFC 5424 table 1
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Facility(pub u8);
+
+impl Choice for Facility {
+    const NAMES: &'static [(&'static str, Self)] = &[
+        ("user", Facility(1)),
+        ("daemon", Facility(3)),
+        ("auth", Facility(4)),
+        ("authpriv", Facility(10)),
+        ("local0", Facility(16)),
+        ("local1", Facility(17)),
+        ("local2", Facility(18)),
+        ("local3", Facility(19)),
+        ("local4", Facility(20)),
+        ("local5", Facility(21)),
+        ("local6", Facility(22)),
+        ("local7", Facility(23)),
+    ];
+}
+
+/// A syslog daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Daemon {
+    /// The host's own, at its socket.
+    Local(PathBuf),
+    /// One that takes datagrams.
+    Udp(String),
+    /// One that takes connections.
+    Tcp(String),
+}
+
+impl Display for Daemon {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Daemon::Local(path) => write!(f, "{}", path.display()),
+            Daemon::Udp(at) => write!(f, "udp://{at}"),
+            Daemon::Tcp(at) => write!(f, "tcp://{at}"),
+        }
+    }
+}
+
+/// Reads `/dev/log`, `udp://HOST:PORT` or `tcp://HOST:PORT`.
+pub fn daemon(text: &str) -> Result<Daemon, String> {
+    let with_port = |at: &str| {
+        let port = at.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        let port = port.and_then(|(_, port)| port.parse::<u16>().ok()).filter(|port| *port > 0);
+        port.map(|_| at.to_owned()).ok_or_else(|| format!("`{at}` is not a host with a port"))
+    };
+    match text.split_once("://") {
+        Some(("udp", at)) => Ok(Daemon::Udp(with_port(at)?)),
+        Some(("tcp", at)) => Ok(Daemon::Tcp(with_port(at)?)),
+        None if text.starts_with('/') => Ok(Daemon::Local(text.into())),
+        _ => Err(format!("`{text}` is none of /dev/log, udp://HOST:PORT and tcp://HOST:PORT")),
+    }
+}
+
+impl Audit {
+    /// Whether events have a place to go to.
+    pub fn has_target(&self) -> bool {
+        self.file.is_some() || self.syslog.is_some()
+    }
+
+    /// The greatest age of a file.
+    pub fn max_age(&self) -> Option<Duration> {
+        self.max_age_hours.as_ref().map(|hours| Duration::from_secs(hours.value * 3600))
+    }
+}
+
+/// Checks that audited shares have one place for their events.
+///
+/// # Errors
+/// The setting to change.
+pub fn check(config: &Config) -> Result<(), ConfigError> {
+    let audit = &config.audit;
+    if let (Some(_), Some(syslog)) = (&audit.file, &audit.syslog) {
+        let location = config.location(&syslog.origin);
+        return Err(ConfigError(format!(
+            "{location}: `syslog` in [audit]: there is `file` already; keep one"
+        )));
+    }
+    if audit.has_target() {
+        return Ok(());
+    }
+    let missing = "nothing says where events go to; set `file` or `syslog` in [audit]";
+    if audit.logons.value {
+        let location = config.location(&audit.logons.origin);
+        return Err(ConfigError(format!("{location}: `logons` in [audit]: {missing}")));
+    }
+    match config.shares.values().find(|share| !share.audit.value.is_empty()) {
+        Some(share) => {
+            let (location, name) = (config.location(&share.audit.origin), &share.name.value);
+            Err(ConfigError(format!("{location}: `audit` in [share.{name}]: {missing}")))
+        }
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::read;
+    use std::path::Path;
+
+    #[test]
+    fn words_are_classes_or_stand_for_several() {
+        let of = |words: &str| {
+            let text = format!("[audit]\nfile = \"a\"\n[share.d]\npath = \"/d\"\naudit = {words}\n");
+            read::parse("t", &text, Path::new("/etc")).map(|config| classes(&config.shares["d"].audit.value))
+        };
+        assert_eq!(of("\"all\"").unwrap(), AuditClasses::all());
+        assert_eq!(of("[\"open\", \"delete\"]").unwrap(), AuditClasses::OPEN | AuditClasses::DELETE);
+        assert_eq!(of("[\"changes\"]").unwrap() & AuditClasses::OPEN, AuditClasses::empty());
+        assert!(of("[]").unwrap().is_empty());
+        let why = of("[\"opens\"]").unwrap_err().0;
+        assert!(why.starts_with("t:5: `audit` in [share.d]: `opens` is not one of \"open\", "), "{why}");
+    }
+
+    #[test]
+    fn an_audited_share_needs_one_place_for_its_events() {
+        let of = |text: &str| {
+            let config = read::parse("t", text, Path::new("/etc")).map_err(|e| e.0)?;
+            check(&config).map_err(|e| e.0)
+        };
+        let share = "[share.d]\npath = \"/d\"\naudit = \"all\"\n";
+        assert_eq!(
+            of(share).unwrap_err(),
+            "line 3: `audit` in [share.d]: nothing says where events go to; set \
+                                            `file` or `syslog` in [audit]"
+        );
+        assert_eq!(of(&format!("[audit]\nfile = \"a\"\n{share}")), Ok(()));
+        let both = of("[audit]\nfile = \"a\"\nsyslog = \"/dev/log\"\n").unwrap_err();
+        assert_eq!(both, "line 3: `syslog` in [audit]: there is `file` already; keep one");
+        let why = of("[audit]\nlogons = true\n").unwrap_err();
+        assert!(why.starts_with("line 2: `logons` in [audit]: nothing says where"), "{why}");
+        let why = of("[audit]\nsyslog = \"log\"\n").unwrap_err();
+        assert!(why.starts_with("t:2: `syslog` in [audit]: `log` is none of /dev/log, "), "{why}");
+    }
+
+    #[test]
+    fn daemons_are_written_as_they_are_read() {
+        for text in ["/dev/log", "udp://log.example.net:514", "tcp://[::1]:601"] {
+            assert_eq!(daemon(text).unwrap().to_string(), text);
+        }
+        for text in ["log", "udp://log", "tcp://:601", "tls://log:6514", "udp://log:0"] {
+            assert!(daemon(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_share_takes_its_accounts_audit_over() {
+        let text = "[audit]\nfile = \"a\"\n[account.t]\naudit = \"changes\"\n\
+                    [share.d]\npath = \"/d\"\naccount = \"t\"\n[share.e]\npath = \"/e\"\naccount = \"t\"\n\
+                    audit = []\n";
+        let config = read::parse("t", text, Path::new("/etc")).unwrap();
+        let of = |name: &str| classes(&config.shares[name].audit.value);
+        assert_eq!((of("d"), of("e")), (CHANGES, AuditClasses::empty()));
+    }
+}

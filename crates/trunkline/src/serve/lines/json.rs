@@ -1,0 +1,200 @@
+//! Makes a line of JSON in given memory. Names may be any bytes; the line is valid JSON all the same, and it is
+//! one line whatever a client sends.
+
+use std::fmt::Display;
+use std::io::Write;
+
+/// An object that is being written.
+pub struct JsonLine<'a> {
+    out: &'a mut Vec<u8>,
+}
+
+impl<'a> JsonLine<'a> {
+    /// Begins an object at the end of `out`.
+    pub fn begin(out: &'a mut Vec<u8>) -> JsonLine<'a> {
+        out.push(b'{');
+        JsonLine { out }
+    }
+
+    fn key(&mut self, key: &str) {
+        if self.out.last() != Some(&b'{') {
+            self.out.push(b',');
+        }
+        self.out.push(b'"');
+        self.out.extend_from_slice(key.as_bytes());
+        self.out.extend_from_slice(b"\":");
+    }
+
+    /// A string.
+    pub fn text(&mut self, key: &str, text: &str) {
+        self.key(key);
+        self.out.push(b'"');
+        escape(text, self.out);
+        self.out.push(b'"');
+    }
+
+    /// A string, if there is one.
+    pub fn text_or_null(&mut self, key: &str, text: Option<&str>) {
+        match text {
+            Some(text) => self.text(key, text),
+            None => self.raw(key, "null"),
+        }
+    }
+
+    /// A name, which may be any bytes. Bytes that are not UTF-8 are replaced by U+FFFD, and a second key with
+    /// `_hex` has all of them.
+    pub fn name(&mut self, key: &str, name: &[u8]) {
+        if let Ok(text) = std::str::from_utf8(name) {
+            return self.text(key, text);
+        }
+        self.text(key, &String::from_utf8_lossy(name));
+        self.key(&format!("{key}_hex"));
+        self.out.push(b'"');
+        for byte in name {
+            // Writing to memory does not fail.
+            let _ = write!(self.out, "{byte:02x}");
+        }
+        self.out.push(b'"');
+    }
+
+    /// A value that displays as JSON.
+    pub fn raw(&mut self, key: &str, value: impl Display) {
+        self.key(key);
+        let _ = write!(self.out, "{value}");
+    }
+
+    /// A whole number.
+    pub fn number(&mut self, key: &str, number: u64) {
+        self.key(key);
+        digits(number, self.out);
+    }
+
+    /// A whole number as a string.
+    pub fn quoted_number(&mut self, key: &str, number: u64) {
+        self.key(key);
+        self.out.push(b'"');
+        digits(number, self.out);
+        self.out.push(b'"');
+    }
+
+    /// Two whole numbers as a string, with a colon between them.
+    pub fn pair(&mut self, key: &str, first: u64, second: u64) {
+        self.key(key);
+        self.out.push(b'"');
+        digits(first, self.out);
+        self.out.push(b':');
+        digits(second, self.out);
+        self.out.push(b'"');
+    }
+
+    /// A string that needs no escape.
+    pub fn display(&mut self, key: &str, text: impl Display) {
+        self.key(key);
+        let _ = write!(self.out, "\"{text}\"");
+    }
+
+    /// A list of words that need no escape.
+    pub fn words<'w>(&mut self, key: &str, words: impl Iterator<Item = &'w str>) {
+        self.key(key);
+        self.out.push(b'[');
+        for (at, word) in words.enumerate() {
+            if at > 0 {
+                self.out.push(b',');
+            }
+            self.out.push(b'"');
+            self.out.extend_from_slice(word.as_bytes());
+            self.out.push(b'"');
+        }
+        self.out.push(b']');
+    }
+
+    /// A time in the format of RFC 3339.
+    pub fn time(&mut self, key: &str, wall_ns: i64) {
+        self.key(key);
+        self.out.push(b'"');
+        crate::calendar::append_rfc3339(self.out, wall_ns);
+        self.out.push(b'"');
+    }
+
+    /// Ends the object and the line.
+    pub fn end(self) {
+        self.out.extend_from_slice(b"}\n");
+    }
+}
+
+/// Appends a number.
+fn digits(number: u64, out: &mut Vec<u8>) {
+    let (from, mut left) = (out.len(), number);
+    loop {
+        out.push(b'0' + (left % 10) as u8);
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    out[from..].reverse();
+}
+
+/// Appends a string without its quotes. Characters that control a terminal or the direction of text are
+/// escaped too, so that a name cannot change how a line is shown.
+fn escape(text: &str, out: &mut Vec<u8>) {
+    let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && *byte != b'"' && *byte != b'\\';
+    if text.as_bytes().iter().all(is_plain) {
+        return out.extend_from_slice(text.as_bytes());
+    }
+    for character in text.chars() {
+        match character {
+            '"' => out.extend_from_slice(b"\\\""),
+            '\\' => out.extend_from_slice(b"\\\\"),
+            '\0'..='\x1f'
+            | '\x7f'..='\u{9f}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+            | '\u{feff}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            other => out.extend_from_slice(other.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_bytes_make_one_line_of_valid_json() {
+        let mut random = 7_u64;
+        for round in 0..2000 {
+            let mut name = Vec::new();
+            for _ in 0..round % 40 {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                name.push((random >> 33) as u8);
+            }
+            let mut out = Vec::new();
+            let mut line = JsonLine::begin(&mut out);
+            line.name("path", &name);
+            line.text("more", "x");
+            line.end();
+            assert_eq!(out.iter().filter(|byte| **byte == b'\n').count(), 1, "{name:?}");
+            let read: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(read["path"], String::from_utf8_lossy(&name).into_owned());
+            let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
+            let is_text = std::str::from_utf8(&name).is_ok();
+            assert_eq!(read["path_hex"].as_str(), (!is_text).then_some(hex.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_name_can_neither_end_a_line_nor_drive_a_terminal() {
+        let mut out = Vec::new();
+        let mut line = JsonLine::begin(&mut out);
+        line.text("path", "a\n{\"user\":\"root\"}\r\u{1b}[2J\u{9b}1m\u{202e}gpj.exe\u{2028}");
+        line.end();
+        let text = String::from_utf8(out).unwrap();
+        let wanted = r#"{"path":"a\u000a{\"user\":\"root\"}\u000d\u001b[2J\u009b1m\u202egpj.exe\u2028"}"#;
+        assert_eq!(text, format!("{wanted}\n"));
+    }
+}

@@ -1,0 +1,235 @@
+//! The audit: receives the events of all shares and servers, and writes each as a line of JSON to the target
+//! of `[audit]`.
+//!
+//! A line is made in the thread of the request, in memory that the thread keeps. Then it is copied into the
+//! queue of the stream (`serve::lines`).
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+use admin::status::Audit as Shown;
+use share::{AuditDetail, AuditEvent, AuditSink, AuditedOperation};
+use volume::security::Rights;
+
+use super::locks::held;
+use crate::config::{Audit, Config, os_error};
+use crate::serve::lines::file::{LineFile, Rotation};
+use crate::serve::lines::json::JsonLine;
+use crate::serve::lines::syslog::Syslog;
+use crate::serve::lines::target::Target;
+use crate::serve::lines::{LineStream, Losses};
+
+thread_local! {
+    /// The line that this thread makes.
+    static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The words for rights in an event.
+const RIGHTS: &[(Rights, &str)] = &[
+    (Rights::READ_DATA, "read"),
+    (Rights::WRITE_DATA, "write"),
+    (Rights::APPEND_DATA, "append"),
+    (Rights::EXECUTE, "execute"),
+    (Rights::DELETE, "delete"),
+    (Rights::DELETE_CHILD, "delete_child"),
+    (Rights::READ_ATTRIBUTES, "read_attributes"),
+    (Rights::WRITE_ATTRIBUTES, "write_attributes"),
+    (Rights::READ_EA, "read_xattr"),
+    (Rights::WRITE_EA, "write_xattr"),
+    (Rights::READ_CONTROL, "read_acl"),
+    (Rights::WRITE_DAC, "write_acl"),
+    (Rights::WRITE_OWNER, "write_owner"),
+    (Rights::ACCESS_SYSTEM_SECURITY, "audit_acl"),
+    (Rights::MAXIMUM_ALLOWED, "maximum"),
+];
+
+/// The audit of a server.
+#[derive(Default)]
+pub struct AuditLog {
+    tells_logons: AtomicBool,
+    /// Begins with the first target.
+    stream: OnceLock<Arc<LineStream>>,
+    /// The settings in force.
+    applied: Mutex<Option<Audit>>,
+}
+
+/// A target that was opened for new settings, before they are put into force.
+pub struct Prepared {
+    wanted: Audit,
+    target: Option<Box<dyn Target>>,
+}
+
+impl AuditLog {
+    /// Opens the target of new settings, if they have another one.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn prepare(&self, config: &Config) -> Result<Prepared, String> {
+        let wanted = config.audit.clone();
+        let is_same = held(&self.applied).as_ref().is_some_and(|applied| *applied == wanted);
+        let target = if is_same || !wanted.has_target() { None } else { Some(open(config)?) };
+        Ok(Prepared { wanted, target })
+    }
+
+    /// Puts new settings into force.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn apply(&self, Prepared { wanted, target }: Prepared) -> Result<(), String> {
+        let room = usize::try_from(wanted.buffer_mib.value << 20).unwrap_or(usize::MAX);
+        match (target, self.stream.get()) {
+            (Some(target), Some(stream)) => stream.go_on(target, room),
+            (Some(target), None) => {
+                let stream = LineStream::start("audit", target, room, Some(tell_losses));
+                let stream = stream.map_err(|e| format!("no thread for `[audit]`: {e}"))?;
+                let _begun_before = self.stream.set(stream);
+            }
+            (None, _) => {}
+        }
+        self.tells_logons.store(wanted.logons.value, Ordering::Relaxed);
+        *held(&self.applied) = Some(wanted);
+        Ok(())
+    }
+
+    /// The state for the status; none without a target.
+    pub fn shown(&self) -> Option<Shown> {
+        let stream = self.stream.get()?;
+        let applied = held(&self.applied);
+        let audit = applied.as_ref()?;
+        let file = audit.file.as_ref().map(|file| file.value.display().to_string());
+        let syslog = audit.syslog.as_ref().map(|daemon| daemon.value.to_string());
+        Some(Shown {
+            target: file.or(syslog)?,
+            written: stream.written(),
+            lost: stream.lost(),
+            is_failing: stream.is_failing(),
+        })
+    }
+
+    /// Writes the remaining events and stops.
+    pub fn stop(&self) {
+        if let Some(stream) = self.stream.get() {
+            stream.stop();
+        }
+    }
+}
+
+impl AuditSink for AuditLog {
+    fn on_event(&self, event: &AuditEvent<'_>) {
+        let is_of_server = matches!(event.operation, AuditedOperation::LogOn | AuditedOperation::LogOff);
+        if is_of_server && !self.tells_logons.load(Ordering::Relaxed) {
+            return;
+        }
+        let Some(stream) = self.stream.get() else { return };
+        LINE.with_borrow_mut(|line| {
+            line.clear();
+            write(event, net::now().wall_ns, line);
+            stream.put(line);
+        });
+    }
+}
+
+/// Opens the target of a configuration.
+fn open(config: &Config) -> Result<Box<dyn Target>, String> {
+    let audit = &config.audit;
+    if let Some(daemon) = &audit.syslog {
+        let facility = audit.syslog_facility.value.0;
+        return Ok(Box::new(Syslog::new(daemon.value.clone(), facility, &config.server.name.value)));
+    }
+    let path = audit.file.as_ref().map(|file| file.value.clone()).unwrap_or_default();
+    let rotation = Rotation {
+        max_bytes: audit.max_mib.value << 20,
+        max_age: audit.max_age(),
+        keep: u32::try_from(audit.keep.value).unwrap_or(u32::MAX),
+    };
+    let file = LineFile::open(&path, rotation).map_err(|e| {
+        let (path, why) = (path.display(), os_error(&e));
+        format!("`file` in [audit]: {path}: {why}; give another path, or make its directory")
+    })?;
+    Ok(Box::new(file))
+}
+
+/// An event as a line.
+fn write(event: &AuditEvent<'_>, now_ns: i64, out: &mut Vec<u8>) {
+    let mut line = JsonLine::begin(out);
+    line.time("time", now_ns);
+    line.text("operation", event.operation.word());
+    line.text("result", if event.refused.is_some() { "refused" } else { "ok" });
+    if let Some((user, uid)) = event.user {
+        line.text("user", user);
+        if let Some(uid) = uid {
+            line.number("uid", u64::from(uid));
+        }
+    }
+    if let Some(client) = event.client {
+        line.display("address", client.address);
+        if !client.machine.is_empty() {
+            line.text("machine", &client.machine);
+        }
+        line.text("protocol", client.protocol);
+        // Most readers of JSON lose digits beyond 53 bits.
+        line.quoted_number("session", client.session);
+    }
+    if let Some(share) = event.share {
+        line.text("share", share);
+    }
+    for (key, name) in [("path", event.path), ("stream", event.stream), ("new_path", event.new_path)] {
+        if let Some(name) = name {
+            line.name(key, name);
+        }
+    }
+    if let Some(file) = event.file {
+        line.pair("file", file.device, file.inode);
+    }
+    if let Some(open) = event.open {
+        line.number("open", open);
+    }
+    write_detail(event, &mut line);
+    line.end();
+}
+
+/// The values that only some operations have.
+fn write_detail(event: &AuditEvent<'_>, line: &mut JsonLine<'_>) {
+    if let (Some(why), false) = (event.refused, matches!(event.detail, AuditDetail::Reason(_))) {
+        line.display("reason", why);
+    }
+    match event.detail {
+        AuditDetail::None => {}
+        AuditDetail::Rights(rights) => {
+            let rights = rights.mapped();
+            line.words(
+                "access",
+                RIGHTS.iter().filter(|(one, _)| rights.contains(*one)).map(|(_, word)| *word),
+            );
+        }
+        AuditDetail::Moved { read, written } => {
+            line.number("bytes_read", read);
+            line.number("bytes_written", written);
+        }
+        AuditDetail::Size(size) => line.number("size", size),
+        AuditDetail::Mode(mode) => line.display("mode", format_args!("{mode:04o}")),
+        AuditDetail::Owner(uid, gid) => {
+            for (key, id) in [("new_uid", uid), ("new_gid", gid)] {
+                if let Some(id) = id {
+                    line.number(key, u64::from(id));
+                }
+            }
+        }
+        AuditDetail::Attribute(name) => line.name("attribute", name),
+        AuditDetail::LinkText(text) => line.name("target", text),
+        AuditDetail::Reason(why) => line.text("reason", why),
+    }
+}
+
+/// The line about lost events.
+fn tell_losses(lost: &Losses, out: &mut Vec<u8>) {
+    let mut line = JsonLine::begin(out);
+    line.time("time", net::now().wall_ns);
+    line.text("operation", "lost");
+    line.text("result", "lost");
+    line.number("events", lost.count);
+    line.time("first", lost.first_ns);
+    line.time("last", lost.last_ns);
+    line.end();
+}
