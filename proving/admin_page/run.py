@@ -11,11 +11,14 @@ is kept as PNG. Without Debian's chromium it is skipped.
 import argparse
 import json
 import os
+import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any, Self
@@ -61,6 +64,8 @@ class AdminPageServer:
     def __init__(self, config: str = CONFIG, shares: tuple[str, ...] = ("docs", "projects", "made"), below: str | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="proof-admin-", dir=below))
         self.port = servers.free_port()
+        # What is trusted where the page is served over TLS.
+        self.context: ssl.SSLContext | None = None
         for name in shares:
             (self.directory / name).mkdir()
         (self.directory / "password").write_text(PASSWORD + "\n")
@@ -72,11 +77,11 @@ class AdminPageServer:
             self._server = subprocess.Popen(self.line("serve"), stdin=subprocess.DEVNULL, stdout=output, stderr=log)
         try:
             end = time.monotonic() + 30
-            while "admin      http://" not in (said := (self.directory / "output").read_text()):
+            while not (found := re.search("admin {6}(https?://[^/]+)/", (self.directory / "output").read_text())):
                 if time.monotonic() > end or self._server.poll() is not None:
                     raise servers.CannotStart("trunkline", (self.directory / "log").read_text()[-500:])
                 time.sleep(0.05)
-            self.address = "http://" + said.split("admin      http://")[1].split("/")[0]
+            self.address = found[1]
             self.token = (self.directory / "state" / "admin-token").read_text().strip()
             while self.ask("status") is None:
                 time.sleep(0.05)
@@ -102,10 +107,19 @@ class AdminPageServer:
         """What the API answers; none as long as it does not."""
         request = urllib.request.Request(f"{self.address}/api/v1/{path}", headers={"Authorization": f"Bearer {self.token}"})
         try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
+            with urllib.request.urlopen(request, timeout=20, context=self.context) as answer:
                 return json.load(answer)
         except ConnectionError:
             return None
+
+    def status(self, path: str, token: str) -> int:
+        """The status of an answer to a token."""
+        request = urllib.request.Request(f"{self.address}/api/v1/{path}", headers={"Authorization": f"Bearer {token}"})
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as refusal:
+            return refusal.code
 
     def share(self, name: str) -> Any:
         """A share's settings; none when there is no such share."""
@@ -139,7 +153,8 @@ discovery = false
 [admin]
 listen = "127.0.0.1:0"
 """
-VIEWS = ("overview", "share/projects", "shares", "accounts", "users", "sessions", "files", "operations")
+VIEWS = ("overview", "share/projects", "shares", "accounts", "users", "sessions", "files", "operations", "tokens")
+DIALOGS = ("share-dialog", "user-dialog", "token-dialog", "token-made", "question", "told")
 
 FIGURE = "[...document.querySelectorAll('#now div')].find((box) => box.firstChild.textContent === {name!r})?.lastChild.textContent"
 ROW = "[...document.querySelectorAll('#{table} tbody tr')].find((row) => row.cells[0].textContent === {name!r})"
@@ -172,7 +187,7 @@ def let_in(place: AdminPageServer, page: Browser) -> None:
     assert page.says("document.getElementById('main').hidden"), "the page is open to whoever comes"
     page.type("0" * 48)
     page.press("Enter")
-    page.until("document.getElementById('state').textContent.includes('not the token')")
+    page.until("document.getElementById('state').textContent.includes('not known here')")
     page.errors.clear()  # The refusal stands in the browser's own log.
     page.type(place.token)
     page.press("Enter")
@@ -420,6 +435,84 @@ def open_files_are_found_and_closed(place: AdminPageServer, page: Browser) -> No
             one.wait()
 
 
+def tokens_are_made_used_and_revoked(place: AdminPageServer, page: Browser) -> None:
+    """A token is made by keyboard and shown once; it is good for what its role says; revoked, it is refused at once."""
+    go(page, "tokens")
+    page.until(ROW.format(table="tokens", name="admin-token"))
+    row = ROW.format(table="tokens", name="prom")
+    focus(page, "document.querySelector('#view-tokens [data-opens]')")
+    page.press("Enter")
+    page.until("document.getElementById('token-dialog').open && document.activeElement.name === 'name'")
+    page.type("prom")
+    for text in ("", "90d"):
+        page.press("Tab")
+        page.type(text)
+    page.press("Enter")
+    page.until("document.getElementById('token-made').open")
+    token = page.says("document.getElementById('token-text').value")
+    assert token.startswith("tl_") and page.says("getSelection().toString()") == token, "it cannot be copied at once"
+    page.press("Escape")
+    page.until("!document.getElementById('token-made').open")
+    page.until(f"({row})?.cells[1].textContent === 'read' && {row}.cells[4].textContent !== 'never'")
+    assert place.status("status", token) == 200 and place.status("tokens", token) == 403
+    inside = page.says("document.documentElement.outerHTML + [...document.querySelectorAll('input')].map((input) => input.value).join()")
+    assert token not in inside and token not in place.log(), "the token is told twice"
+    focus(page, f"{row}.querySelector('button')")
+    page.press("Enter")
+    is_asked(page, "Revoke token prom?")
+    page.press("Tab")
+    page.press("Enter")
+    page.until(f"!({row})")
+    assert place.status("status", token) == 401
+
+
+def a_role_sees_what_it_may_do(place: AdminPageServer, page: Browser) -> None:
+    """With a token to read no control changes anything, and the page says why; one to operate closes and resizes."""
+    script = axe.source()
+    load = place.load("docs", 120)
+    controls = ("[...document.querySelectorAll('main button, main td input, nav a[href=\"#/tokens\"]')]"
+                ".filter((one) => one.checkVisibility()).map((one) => one.getAttribute('aria-label') || one.textContent)")
+    try:
+        for role in ("read", "operate"):
+            token = subprocess.run(place.line(f"token add {role} --role {role}"), check=True, capture_output=True, text=True).stdout.strip()
+            page.says(f"sessionStorage.setItem('token', {token!r})")
+            page.open(f"{place.address}/#/overview")
+            page.call("Page.reload")
+            page.until("typeof caller === 'object' && caller !== null && document.getElementById('main')?.hidden === false")
+            page.until(f"document.getElementById('role').textContent.includes('token {role} with the role {role}')")
+            found = {}
+            for view in VIEWS:
+                go(page, view)
+                page.says("poll().then(() => true)")
+                if view == "files":
+                    page.until("[...document.querySelectorAll('#opens tbody tr')].some((row) => row.cells[1]?.textContent === 'docs')")
+                found[view] = page.says(controls)
+                if script is not None and role == "read":
+                    page.says(script + "; true")
+                    told = violations(page, f"{view} to read")
+                    assert not told, told
+            if role == "read":
+                assert not any(found.values()), found
+            else:
+                assert any("Close" in one for one in found["files"]) and any("GiB" in one for one in found["shares"]), found
+                assert not any("New" in one or "Delete" in one or "Change" in one for all_ in found.values() for one in all_), found
+            assert page.says("document.getElementById('view-tokens').textContent.includes('to the role administer only')")
+        assert not page.errors, page.errors
+        # A revoked token loses the page at the next look, and another one opens it again.
+        subprocess.run(place.line("token revoke operate"), check=True, stdout=subprocess.DEVNULL)
+        page.until("document.activeElement?.id === 'token'")
+        page.errors.clear()  # The refusal stands in the browser's own log.
+        page.type(place.token)
+        page.press("Enter")
+        page.until("document.getElementById('main')?.hidden === false && caller?.role === 'administer'")
+        page.until("document.getElementById('role').hidden")
+        go(page, "shares")
+        page.until("[...document.querySelectorAll('#shares button')].some((one) => one.textContent === 'Delete')")
+    finally:
+        load.terminate()
+        load.wait()
+
+
 def a_dark_scheme_follows_the_browser(_: AdminPageServer, page: Browser) -> None:
     """Page and plots are dark when the browser says so, and light again."""
     go(page, "overview")
@@ -446,7 +539,7 @@ def nothing_keeps_people_from_it(place: AdminPageServer, page: Browser) -> None:
                 # Colours change at once, and tables are full after the next look at the server.
                 page.says("poll().then(() => true)")
                 found += violations(page, f"{view}, {scheme}")
-            for dialog in ("share-dialog", "user-dialog", "question", "told"):
+            for dialog in DIALOGS:
                 page.says("(sure('Close this file?', 'Somebody has it open.', 'Close file'), true)" if dialog == "question"
                           else f"document.getElementById('{dialog}').showModal()")
                 found += violations(page, f"{dialog}, {scheme}")
@@ -471,7 +564,7 @@ def each_view_is_reached_by_keyboard(_: AdminPageServer, page: Browser) -> None:
     page.says("(document.activeElement.blur(), document.getElementById('skip').focus())")
     page.press("Enter")
     page.until("document.activeElement.id === 'main'")
-    for view in ("shares", "accounts", "users", "sessions", "files", "operations", "overview"):
+    for view in ("shares", "accounts", "users", "sessions", "files", "operations", "tokens", "overview"):
         page.says("document.getElementById('share').focus()")
         for _step in range(10):
             page.press("Tab")
@@ -554,7 +647,7 @@ class Skipped(Exception):
 
 CASES = [
     let_in, limits_are_lines, load_is_seen, its_values_are_told_by_arrow_keys, is_resized, is_made, is_switched, users_are_made_changed_and_removed,
-    open_files_are_found_and_closed, a_dark_scheme_follows_the_browser, each_view_is_reached_by_keyboard, fits_a_phone,
+    open_files_are_found_and_closed, tokens_are_made_used_and_revoked, a_role_sees_what_it_may_do, a_dark_scheme_follows_the_browser, each_view_is_reached_by_keyboard, fits_a_phone,
     nothing_keeps_people_from_it, a_thousand_sessions_are_usable, asks_nobody_else, an_empty_server_explains_itself,
 ]
 

@@ -3,8 +3,9 @@
 
     run.py
 
-The server is that of ../admin_page, with one limited and one unlimited share. The suite is skipped without Debian's
-prometheus. Start reading at `main`.
+The server is that of ../admin_page, with one limited and one unlimited share. It is scraped on loopback, and over TLS with
+a token and with a client certificate as from another host; whoever has neither is refused. The suite is skipped without
+Debian's prometheus. Start reading at `main`.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import json
 import math
 import re
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -19,9 +21,9 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -36,15 +38,17 @@ VARIABLES = {"$share": ".*", "$protocol": ".*", "$__rate_interval": "5s", "$__ra
 
 
 class Prometheus:
-    """A Prometheus that scrapes one address; a context manager that ends it."""
+    """A Prometheus that scrapes jobs, each with its address; a context manager that ends it."""
 
-    def __init__(self, scraped: str) -> None:
+    def __init__(self, jobs: list[dict[str, Any]]) -> None:
         self._home = Path(tempfile.mkdtemp(prefix="proof-prometheus-"))
         self.address = f"127.0.0.1:{servers.free_port()}"
         (self._home / "prometheus.yml").write_text(json.dumps({
             "global": {"scrape_interval": "500ms", "scrape_timeout": "400ms"},
-            "scrape_configs": [{"job_name": "trunkline", "static_configs": [{"targets": [scraped]}]}],
+            "scrape_configs": jobs,
         }))
+        if shutil.which("promtool"):
+            subprocess.run(["promtool", "check", "config", f"{self._home}/prometheus.yml"], check=True, stdout=subprocess.DEVNULL)
 
     def __enter__(self) -> Self:
         words = [f"--config.file={self._home}/prometheus.yml", f"--storage.tsdb.path={self._home}/data", f"--web.listen-address={self.address}"]
@@ -100,19 +104,101 @@ def questions() -> Iterator[tuple[str, str]]:
 
 
 @contextlib.contextmanager
-def _at_work() -> Iterator[str]:
-    """Run a server with metrics whose shares are both read and written. Yields the address of the metrics."""
+def _at_work(settings: str, context: ssl.SSLContext | None = None) -> Iterator[tuple[admin_page.AdminPageServer, str]]:
+    """Run a server with metrics whose shares are both read and written. Yields it and the address of its metrics."""
     server = admin_page.AdminPageServer()
+    server.context = context
     configuration = server.directory / "t.toml"
-    configuration.write_text(configuration.read_text().replace("[admin]\n", '[admin]\nmetrics = "127.0.0.1:0"\n'))
+    configuration.write_text(configuration.read_text().replace("[admin]\n", f"[admin]\n{settings}"))
     with server:
         loads = [server.load(share, 3 * PATIENCE_S) for share in ("docs", "projects")]
         try:
-            yield re.findall("http://([^/]+)/metrics", (server.directory / "output").read_text())[0]
+            yield server, re.findall("https?://([^/]+)/metrics", (server.directory / "output").read_text())[0]
         finally:
             for load in loads:
                 load.terminate()
                 load.wait()
+
+
+def _certificates(place: Path) -> None:
+    """Make a certificate of the server, an authority of clients, and certificates of clients: of it, expired, of another."""
+    def openssl(*words: str) -> None:
+        subprocess.run(["openssl", *words], cwd=place, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
+    openssl("req", "-x509", *key, "-days", "2", "-subj", "/CN=server", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-addext", "basicConstraints=critical,CA:FALSE", "-keyout", "page.key", "-out", "page.pem")
+    for name in ("clients", "others"):
+        openssl("req", "-x509", *key, "-days", "2", "-subj", f"/CN={name}", "-keyout", f"{name}.key", "-out", f"{name}.pem")
+    for name, authority, days in (("good", "clients", "2"), ("other", "others", "2"), ("expired", "clients", "-1")):
+        openssl("req", *key, "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}.example.net", "-addext",
+                "extendedKeyUsage=clientAuth", "-keyout", f"{name}.key", "-out", f"{name}.csr")
+        openssl("x509", "-req", "-in", f"{name}.csr", "-CA", f"{authority}.pem", "-CAkey", f"{authority}.key", "-days", days,
+                "-copy_extensions", "copyall", "-out", f"{name}.pem")
+
+
+def _status(address: str, place: Path, path: str, token: str | None = None, client: str | None = None) -> int:
+    """Return the status of an answer over TLS; 0 where the handshake ends without one."""
+    context = ssl.create_default_context(cafile=str(place / "page.pem"))
+    if client:
+        context.load_cert_chain(place / f"{client}.pem", place / f"{client}.key")
+    request = urllib.request.Request(f"https://localhost:{address.rsplit(':', 1)[1]}{path}")
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as refusal:
+        return refusal.code
+    except (ssl.SSLError, ConnectionError, urllib.error.URLError):
+        return 0
+
+
+def _from_elsewhere(tally: Tally) -> None:
+    """A server whose metrics other hosts reach is scraped with a token and with a client certificate, and not without."""
+    with tempfile.TemporaryDirectory(prefix="proof-metrics-") as directory:
+        place = Path(directory)
+        _certificates(place)
+        # The page of the same server is served over TLS too, on loopback.
+        settings = f'metrics = "0.0.0.0:0"\ntls_certificate = "{place}/page.pem"\ntls_key = "{place}/page.key"\ntls_client_ca = "{place}/clients.pem"\n'
+        with _at_work(settings, ssl.create_default_context(cafile=str(place / "page.pem"))) as (server, address):
+            token = subprocess.run(server.line("token add prometheus --role read"), check=True, capture_output=True, text=True).stdout
+            (place / "token").write_text(token)
+            target = [{"targets": [f"localhost:{address.rsplit(':', 1)[1]}"]}]
+            tls = {"ca_file": str(place / "page.pem")}
+            certificate = {name: {**tls, "cert_file": str(place / f"{name}.pem"), "key_file": str(place / f"{name}.key")} for name in ("good", "other", "expired")}
+            jobs: dict[str, dict[str, Any]] = {
+                "token": {"authorization": {"credentials_file": str(place / "token")}, "tls_config": tls},
+                "certificate": {"tls_config": certificate["good"]},
+                "neither": {"tls_config": tls},
+                "another-authority": {"tls_config": certificate["other"]},
+                "expired": {"tls_config": certificate["expired"]},
+            }
+            scraped = [{"job_name": name, "scheme": "https", "static_configs": target, **job} for name, job in jobs.items()]
+            with Prometheus(scraped) as prometheus:
+                for name, up in (("token", 1), ("certificate", 1), ("neither", 0), ("another-authority", 0), ("expired", 0)):
+                    _case(tally, f"scraped over TLS: {name} is {'up' if up else 'down'}", lambda: prometheus.until_answered(f'up{{job="{name}"}} == {up}'))  # noqa: B023
+                _case(tally, "over TLS the shares are there", lambda: prometheus.until_answered('trunkline_open_files{job="token",file_share="docs"} > 0'))
+                subprocess.run(server.line("token revoke prometheus"), check=True, stdout=subprocess.DEVNULL)
+                _case(tally, "a revoked token is down at the next scrape", lambda: prometheus.until_answered('up{job="token"} == 0'))
+            for title, expected, words in (
+                ("no token", 401, {}), ("a wrong token", 401, {"token": "tl_wrong"}), ("a revoked token", 401, {"token": token.strip()}),
+                ("a wrong token beside a good certificate", 401, {"token": "tl_wrong", "client": "good"}), ("a certificate", 200, {"client": "good"}),
+                ("a certificate of another authority", 0, {"client": "other"}), ("an expired certificate", 0, {"client": "expired"}),
+            ):
+                got = _status(address, place, "/metrics", **words)
+                tally.add("pass" if got == expected else "fail", f"over TLS, {title}", f"{got} and not {expected}")
+            for path in ("/livez", "/readyz"):
+                got = _status(address, place, path)
+                tally.add("pass" if got == 200 else "fail", f"{path} without a token", str(got))
+
+
+def _case(tally: Tally, title: str, act: Callable[[], object]) -> None:
+    try:
+        act()
+        tally.add("pass", title)
+    except AssertionError as why:
+        tally.add("fail", title, str(why))
 
 
 def main() -> None:
@@ -121,13 +207,14 @@ def main() -> None:
         skip_whole_suite("metrics", "there is no prometheus; scripts/foreign installs it")
     tally = Tally("metrics")
     try:
-        with _at_work() as scraped, Prometheus(scraped) as prometheus:
-            for title, question in [("it is scraped", 'up{job="trunkline"} == 1'), *questions()]:
-                try:
-                    prometheus.until_answered(question)
-                    tally.add("pass", title)
-                except AssertionError as why:
-                    tally.add("fail", title, str(why))
+        with _at_work('metrics = "127.0.0.1:0"\n') as (_, address):
+            with Prometheus([{"job_name": "trunkline", "static_configs": [{"targets": [address]}]}]) as prometheus:
+                for title, question in [("it is scraped", 'up{job="trunkline"} == 1'), *questions()]:
+                    _case(tally, title, lambda: prometheus.until_answered(question))  # noqa: B023
+        if shutil.which("openssl"):
+            _from_elsewhere(tally)
+        else:
+            tally.add("skip", "over TLS", "there is no openssl")
     except servers.CannotStart as reason:
         tally.add(reason.result, "server", str(reason))
     sys.exit(tally.close())

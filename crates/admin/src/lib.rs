@@ -5,30 +5,35 @@
 //! holds the values of a status under the names of `smbstatus --json`. [`channels`] holds those of
 //! Multichannel, [`nfs`] those of NFS clients, [`usage`] the files on shares, [`transactions`] the counters,
 //! and [`workload`] what clients mostly do. [`objects`] are accounts and shares, [`keys`] the keys with which
-//! accounts log on, [`open_files`] opens and locks to be closed, [`health`]
-//! the words alive and ready.
+//! accounts log on, [`open_files`] opens and locks to be closed, [`health`] the words alive and ready.
 //!
 //! [`http`] and [`prometheus`] are for programs that gather metrics. [`api`] is for programs and people who
-//! have the token, with [`overview`] for the admin page; [`tls`] lets other hosts in.
+//! have a token, with [`overview`] for the admin page. [`listener`] accepts the connections of both, [`tls`]
+//! lets other hosts in, [`door`] finds out who sends a request, and [`access`] has the roles.
 
+pub mod access;
 pub mod api;
 pub mod channels;
 pub mod client;
 pub mod deadline;
+pub mod door;
 pub mod health;
 pub mod http;
 pub mod keys;
 pub mod limits;
+pub mod listener;
 pub mod metadata;
 pub mod nfs;
 pub mod objects;
 pub mod open_files;
 pub mod overview;
+mod probes;
 pub mod prometheus;
 pub mod protocol;
 pub mod server;
 mod socket;
 pub mod status;
+mod strangers;
 #[cfg(test)]
 mod testing;
 pub mod tls;
@@ -40,7 +45,7 @@ pub use channels::Channels;
 pub use client::{ClientError, ControlClient};
 pub use health::Health;
 pub use keys::{AccountKey, AccountKeys, KeyName};
-pub use protocol::{NtHash, Request, Response, UserChange, UserEntry};
+pub use protocol::{IdChange, NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;
 pub use transactions::Transactions;
 pub use workload::Workload;
@@ -74,14 +79,35 @@ pub trait Controlled: Send + Sync + 'static {
     /// Adds a user, or changes the given fields of one.
     ///
     /// # Errors
-    /// The reason, in one line.
-    fn change_user(&self, change: UserChange) -> Result<(), String>;
+    /// The reason.
+    fn change_user(&self, change: UserChange) -> Result<(), objects::Refusal>;
 
     /// Removes a user. The user's sessions end.
     ///
     /// # Errors
-    /// The reason, in one line.
-    fn remove_user(&self, name: &str) -> Result<(), String>;
+    /// The reason.
+    fn remove_user(&self, name: &str) -> Result<(), objects::Refusal>;
+
+    /// The caller that has this token. It asks no disk.
+    ///
+    /// # Errors
+    /// The reason why the token lets nobody in.
+    fn caller(&self, token: &str) -> Result<access::Caller, access::TokenRefusal>;
+
+    /// Every token by its name, without its text.
+    fn tokens(&self) -> Vec<access::TokenEntry>;
+
+    /// Makes a token. Its text is nowhere else.
+    ///
+    /// # Errors
+    /// The reason.
+    fn add_token(&self, request: access::TokenRequest) -> Result<access::NewToken, objects::Refusal>;
+
+    /// Revokes a token. The next request with it is refused.
+    ///
+    /// # Errors
+    /// The reason.
+    fn revoke_token(&self, name: &str) -> Result<(), objects::Refusal>;
 
     /// The keys of an account.
     ///

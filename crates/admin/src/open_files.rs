@@ -12,11 +12,9 @@ use crate::Status;
 use crate::overview::{Rows, TableFilter, rows};
 use crate::status::{LockedFile, Open, OpenFile};
 
-/// One open of a file.
+/// A file in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OpenRow {
-    /// The id by which it can be closed.
-    pub id: String,
+pub struct FileInUse {
     /// `smb` or `nfs`.
     pub protocol: String,
     /// The share's name.
@@ -25,8 +23,26 @@ pub struct OpenRow {
     pub path: String,
     /// The user's name.
     pub user: String,
+}
+
+/// A file in use that can be closed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closable {
+    /// The id by which it can be closed or released.
+    pub id: String,
     /// The client's address; empty while the client is away.
     pub client: String,
+    /// The file.
+    #[serde(flatten)]
+    pub file: FileInUse,
+}
+
+/// One open of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenRow {
+    /// The file, its client and its id.
+    #[serde(flatten)]
+    pub of: Closable,
     /// The access that it has, such as `RW`.
     pub access: String,
     /// The access that it leaves to others, such as `RWD`.
@@ -44,18 +60,9 @@ pub struct OpenRow {
 /// One locked byte range.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockRow {
-    /// The id by which it can be released.
-    pub id: String,
-    /// `smb` or `nfs`.
-    pub protocol: String,
-    /// The share's name.
-    pub share: String,
-    /// The path inside the share.
-    pub path: String,
-    /// The user's name.
-    pub user: String,
-    /// The client's address; empty while the client is away.
-    pub client: String,
+    /// The file, its client and the id.
+    #[serde(flatten)]
+    pub of: Closable,
     /// `R` (shared) or `W` (exclusive).
     pub kind: String,
     /// The first byte.
@@ -67,20 +74,32 @@ pub struct LockRow {
 /// The state that was closed with an open or a lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClosedState {
-    /// `smb` or `nfs`.
-    pub protocol: String,
-    /// The share's name.
-    pub share: String,
-    /// The path inside the share.
-    pub path: String,
-    /// The user's name.
-    pub user: String,
+    /// The file.
+    #[serde(flatten)]
+    pub file: FileInUse,
     /// Opens that were closed.
     pub opens: usize,
     /// Lock-owners that lost their locks.
     pub lock_owners: usize,
     /// Delegations that were revoked.
     pub delegations: usize,
+}
+
+/// Both tables, of the same moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OpenTables {
+    /// The opens.
+    pub opens: Rows<OpenRow>,
+    /// The locks.
+    pub locks: Rows<LockRow>,
+}
+
+impl OpenTables {
+    /// The opens and locks that `filter` chooses.
+    #[must_use]
+    pub fn new(status: &Status, filter: &TableFilter) -> OpenTables {
+        OpenTables { opens: opens(status, filter), locks: locks(status, filter) }
+    }
 }
 
 /// The opens that `filter` chooses.
@@ -100,12 +119,16 @@ pub fn opens(status: &Status, filter: &TableFilter) -> Rows<OpenRow> {
         filter.is_in([&*file.filename, &file.share, &open.username, clients.of(open)])
     };
     rows(all.into_iter(), filter.most, fits, |(file, open)| OpenRow {
-        id: open.close_id.clone(),
-        protocol: open.protocol.clone(),
-        share: file.share.clone(),
-        path: file.filename.clone(),
-        user: open.username.clone(),
-        client: clients.of(open).to_owned(),
+        of: Closable {
+            id: open.close_id.clone(),
+            client: clients.of(open).to_owned(),
+            file: FileInUse {
+                protocol: open.protocol.clone(),
+                share: file.share.clone(),
+                path: file.filename.clone(),
+                user: open.username.clone(),
+            },
+        },
         access: open.access_mask.text.clone(),
         sharing: open.sharemode.text.clone(),
         caching: open.caching.text.clone(),
@@ -124,12 +147,16 @@ pub fn locks(status: &Status, filter: &TableFilter) -> Rows<LockRow> {
     let row = |file: &LockedFile, lock: &crate::status::Lock| {
         let open = opens.get(lock.open_id.as_str());
         LockRow {
-            id: lock.close_id.clone(),
-            protocol: lock.protocol.clone(),
-            share: file.share.clone(),
-            path: file.filename.clone(),
-            user: open.map_or_else(String::new, |open| open.username.clone()),
-            client: open.map_or_else(String::new, |open| clients.of(open).to_owned()),
+            of: Closable {
+                id: lock.close_id.clone(),
+                client: open.map_or_else(String::new, |open| clients.of(open).to_owned()),
+                file: FileInUse {
+                    protocol: lock.protocol.clone(),
+                    share: file.share.clone(),
+                    path: file.filename.clone(),
+                    user: open.map_or_else(String::new, |open| open.username.clone()),
+                },
+            },
             kind: lock.kind.clone(),
             start: lock.start,
             size: lock.size,
@@ -141,7 +168,10 @@ pub fn locks(status: &Status, filter: &TableFilter) -> Rows<LockRow> {
         .flat_map(|file| file.locks.iter().map(move |lock| (file, lock)))
         .map(|(file, lock)| row(file, lock))
         .collect();
-    let fits = |row: &LockRow| filter.is_in([&*row.path, &row.share, &row.user, &row.client]);
+    let fits = |row: &LockRow| {
+        let Closable { client, file, .. } = &row.of;
+        filter.is_in([&*file.path, &file.share, &file.user, client])
+    };
     rows(all.into_iter(), filter.most, fits, |row| row)
 }
 
@@ -215,9 +245,9 @@ mod tests {
         let all = opens(&status(), &filter(""));
         assert_eq!((all.total, all.found), (2, 2));
         let ann = &all.rows[0];
-        assert_eq!((ann.id.as_str(), ann.user.as_str(), ann.locks), ("smb-1-1", "ann", 2));
-        assert_eq!((ann.client.as_str(), ann.access.as_str()), ("192.0.2.7", "RW"));
-        assert_eq!(all.rows[1].client, "", "its client is away");
+        assert_eq!((ann.of.id.as_str(), ann.of.file.user.as_str(), ann.locks), ("smb-1-1", "ann", 2));
+        assert_eq!((ann.of.client.as_str(), ann.access.as_str()), ("192.0.2.7", "RW"));
+        assert_eq!(all.rows[1].of.client, "", "its client is away");
         for (find, found) in [("BOB", 1), ("plans", 2), ("192.0.2", 1), ("docs", 2), ("none", 0)] {
             assert_eq!(opens(&status(), &filter(find)).found, found, "{find}");
         }
@@ -227,7 +257,7 @@ mod tests {
     fn a_lock_is_of_the_user_of_its_open() {
         let all = locks(&status(), &filter("ann"));
         assert_eq!((all.total, all.found), (2, 2));
-        assert_eq!((all.rows[1].start, all.rows[1].client.as_str()), (10, "192.0.2.7"));
+        assert_eq!((all.rows[1].start, all.rows[1].of.client.as_str()), (10, "192.0.2.7"));
         assert_eq!(locks(&status(), &filter("bob")).found, 0);
     }
 }

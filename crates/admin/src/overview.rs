@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::channels::{SessionChannels, Traffic};
 use crate::limits::LimitedShare;
 use crate::nfs::Client;
+use crate::open_files::OpenTables;
 use crate::status::Session;
 use crate::transactions::{Api, Gauges, Latency, ShareTransactions};
 use crate::{Channels, Status, Transactions};
@@ -50,6 +51,9 @@ pub struct Overview {
     pub opens: usize,
     /// The number of locked byte ranges.
     pub locks: usize,
+    /// The opens and locks, if they are requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<OpenTables>,
 }
 
 /// The state of a share at this moment.
@@ -233,6 +237,7 @@ impl Overview {
             open_files: status.open_files.len(),
             opens: status.open_files.values().map(|file| file.opens.len()).sum(),
             locks: status.byte_range_locks.values().map(|file| file.locks.len()).sum(),
+            files: None,
         }
     }
 }

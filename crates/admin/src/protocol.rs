@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::access::{NewToken, TokenEntry, TokenRequest};
 use crate::objects::{Change, Changed, Kind, Object};
 use crate::{AccountKey, AccountKeys, Channels, Health, KeyName, Status, Transactions, Workload};
 
@@ -32,6 +33,15 @@ pub enum Request {
     /// Removes a user.
     RemoveUser {
         /// The user's name.
+        name: String,
+    },
+    /// Every token.
+    Tokens,
+    /// Makes a token.
+    AddToken(TokenRequest),
+    /// Revokes a token.
+    RevokeToken {
+        /// The token's name.
         name: String,
     },
     /// The keys of an account.
@@ -79,6 +89,10 @@ pub enum Response {
     Workload(Box<Workload>),
     /// The answer to [`Request::Users`].
     Users(Vec<UserEntry>),
+    /// The answer to [`Request::Tokens`].
+    Tokens(Vec<TokenEntry>),
+    /// The answer to [`Request::AddToken`].
+    NewToken(Box<NewToken>),
     /// The answer to [`Request::AccountKeys`].
     AccountKeys(Box<AccountKeys>),
     /// The answer to [`Request::RenewKey`]: the key that was renewed, and both keys.
@@ -134,11 +148,45 @@ pub struct UserChange {
     /// The hash of the new password.
     pub nt_hash: Option<NtHash>,
     /// The user id on the host.
-    pub uid: Option<u32>,
+    #[serde(default)]
+    pub uid: IdChange,
     /// The group id on the host.
-    pub gid: Option<u32>,
+    #[serde(default)]
+    pub gid: IdChange,
     /// Whether the user is one of the server's administrators.
     pub admin: Option<bool>,
+}
+
+/// The change of a user's id on the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IdChange {
+    /// It stays as it is.
+    #[default]
+    Keep,
+    /// It is that of the host's user of the same name, as if none had been set.
+    ByName,
+    /// It is this number.
+    To(u32),
+}
+
+impl IdChange {
+    /// The id after the change of `before`; none: by the name.
+    #[must_use]
+    pub fn applied(self, before: Option<u32>) -> Option<u32> {
+        match self {
+            IdChange::Keep => before,
+            IdChange::ByName => None,
+            IdChange::To(id) => Some(id),
+        }
+    }
+}
+
+impl From<Option<u32>> for IdChange {
+    /// The change to an id that may be given.
+    fn from(id: Option<u32>) -> IdChange {
+        id.map_or(IdChange::Keep, IdChange::To)
+    }
 }
 
 /// A user in a list.
@@ -168,8 +216,8 @@ mod tests {
             name: "ann\n".to_owned(),
             add: true,
             nt_hash: Some(NtHash([0xa5; 16])),
-            uid: Some(1000),
-            gid: None,
+            uid: IdChange::To(1000),
+            gid: IdChange::ByName,
             admin: None,
         };
         let line = serde_json::to_string(&Request::ChangeUser(change.clone())).unwrap();

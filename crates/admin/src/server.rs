@@ -14,6 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::Controlled;
+use crate::objects::Refusal;
 use crate::protocol::{MAX_REQUEST, Request, Response};
 use crate::socket;
 
@@ -145,6 +146,7 @@ async fn read_request(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
 /// The response to every request but the one to end, which the caller sees to.
 fn act(server: &dyn Controlled, request: Request) -> Response {
     let done = |result: Result<(), String>| result.map_or_else(Response::Refused, |()| Response::Done);
+    let changed = |result: Result<(), Refusal>| done(result.map_err(|refusal| refusal.text));
     match request {
         Request::Health => Response::Health(Box::new(server.health())),
         Request::Status => Response::Status(Box::new(server.status())),
@@ -152,8 +154,14 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
         Request::Transactions => Response::Transactions(Box::new(server.transactions())),
         Request::Workload => Response::Workload(Box::new(server.workload())),
         Request::Users => Response::Users(server.users()),
-        Request::ChangeUser(change) => done(server.change_user(change)),
-        Request::RemoveUser { name } => done(server.remove_user(&name)),
+        Request::ChangeUser(change) => changed(server.change_user(change)),
+        Request::RemoveUser { name } => changed(server.remove_user(&name)),
+        Request::Tokens => Response::Tokens(server.tokens()),
+        Request::AddToken(request) => match server.add_token(request) {
+            Ok(made) => Response::NewToken(Box::new(made)),
+            Err(refusal) => Response::Refused(refusal.text),
+        },
+        Request::RevokeToken { name } => changed(server.revoke_token(&name)),
         Request::AccountKeys { account } => match server.account_keys(&account) {
             Ok(keys) => Response::AccountKeys(Box::new(keys)),
             Err(why) => Response::Refused(why),
@@ -177,7 +185,7 @@ mod tests {
     use super::*;
     use crate::objects::{Change, ChangeAction, Kind};
     use crate::testing::Fake;
-    use crate::{ClientError, ControlClient, KeyName, UserChange};
+    use crate::{ClientError, ControlClient, IdChange, KeyName, UserChange};
     use std::io::{Read, Write};
     use std::os::unix::fs::PermissionsExt;
 
@@ -234,8 +242,8 @@ mod tests {
                 name: "bob".to_owned(),
                 add: true,
                 nt_hash: None,
-                uid: None,
-                gid: None,
+                uid: IdChange::Keep,
+                gid: IdChange::Keep,
                 admin: None,
             };
             let refused = ask(Request::ChangeUser(change)).unwrap_err();

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use crate::access::{Caller, NewToken, Role, TokenEntry, TokenRefusal, TokenRequest, TokenText};
 use crate::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, RefusalKind};
-use crate::open_files::ClosedState;
+use crate::open_files::{ClosedState, FileInUse};
 use crate::{
     AccountKey, AccountKeys, Channels, Controlled, Health, KeyName, NtHash, Status, Transactions, UserChange,
     UserEntry, Workload,
@@ -15,6 +16,13 @@ use crate::{
 pub struct Fake {
     /// The calls that it got.
     pub calls: Mutex<Vec<String>>,
+    /// Names of tokens that are revoked.
+    pub revoked: Mutex<Vec<String>>,
+}
+
+/// The token with a role: `token read` has the name `read`.
+pub fn token(role: Role) -> String {
+    format!("token-{role}")
 }
 
 /// A share or an account with the name `docs`.
@@ -53,10 +61,13 @@ impl Controlled for Fake {
             Ok((NtHash([7; 16]), weakness))
         }
     }
-    fn change_user(&self, change: UserChange) -> Result<(), String> {
+    fn change_user(&self, change: UserChange) -> Result<(), Refusal> {
         let UserChange { name, add, nt_hash, uid, gid, admin } = change;
         if name == "bob" {
-            return Err(format!("no {name}"));
+            return Err(Refusal::new(RefusalKind::Bad, format!("no {name}")));
+        }
+        if name == "disk" {
+            return Err(Refusal::new(RefusalKind::Failed, "state.redb: no space"));
         }
         let has_password = nt_hash.is_some();
         self.calls
@@ -70,9 +81,49 @@ impl Controlled for Fake {
             return Err(Refusal::new(RefusalKind::NotFound, "it is not open any more"));
         }
         self.calls.lock().unwrap().push(format!("close {close_id}"));
-        Ok(ClosedState { path: "a.txt".to_owned(), opens: 1, ..ClosedState::default() })
+        let file = FileInUse { path: "a.txt".to_owned(), ..FileInUse::default() };
+        Ok(ClosedState { file, opens: 1, ..ClosedState::default() })
     }
-    fn remove_user(&self, name: &str) -> Result<(), String> {
+    fn caller(&self, token: &str) -> Result<Caller, TokenRefusal> {
+        let found = Role::ALL.into_iter().find(|role| self::token(*role) == token);
+        let role = match found {
+            None if token == "token-old" => return Err(TokenRefusal::Expired("old".to_owned())),
+            None => return Err(TokenRefusal::Unknown),
+            Some(role) => role,
+        };
+        if self.revoked.lock().unwrap().contains(&role.to_string()) {
+            return Err(TokenRefusal::Unknown);
+        }
+        Ok(Caller { name: format!("token {role}"), role })
+    }
+    fn tokens(&self) -> Vec<TokenEntry> {
+        let entry = |role: Role| TokenEntry {
+            name: role.to_string(),
+            role,
+            created: "2026-01-01T00:00:00.000000+00:00".to_owned(),
+            last_used: None,
+            expires: None,
+        };
+        Role::ALL.map(entry).into()
+    }
+    fn add_token(&self, request: TokenRequest) -> Result<NewToken, Refusal> {
+        if self.tokens().iter().any(|token| token.name == request.name) {
+            return Err(Refusal::new(RefusalKind::Conflict, "it is there"));
+        }
+        self.calls.lock().unwrap().push(format!("token {} {}", request.name, request.role));
+        let mut entry = self.tokens().remove(0);
+        (entry.name, entry.role, entry.expires) = (request.name, request.role, request.expires);
+        Ok(NewToken { token: TokenText("tl_new".to_owned()), entry })
+    }
+    fn revoke_token(&self, name: &str) -> Result<(), Refusal> {
+        if !self.tokens().iter().any(|token| token.name == name) {
+            return Err(Refusal::new(RefusalKind::NotFound, format!("no token `{name}`")));
+        }
+        self.calls.lock().unwrap().push(format!("revoke {name}"));
+        self.revoked.lock().unwrap().push(name.to_owned());
+        Ok(())
+    }
+    fn remove_user(&self, name: &str) -> Result<(), Refusal> {
         self.calls.lock().unwrap().push(format!("remove {name}"));
         Ok(())
     }

@@ -208,8 +208,8 @@ mod tests {
             name: "lab".to_owned(),
             add: true,
             nt_hash: Some(nt_hash("pw")),
-            uid: None,
-            gid: None,
+            uid: admin::IdChange::Keep,
+            gid: admin::IdChange::Keep,
             admin: None,
         };
         principals::change(store, ann).unwrap();

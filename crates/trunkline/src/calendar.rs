@@ -4,8 +4,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The current time.
 pub fn now() -> String {
+    rfc3339(wall_ns())
+}
+
+/// The current time in nanoseconds after 1970.
+pub fn wall_ns() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    rfc3339(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+    i64::try_from(since.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// The time `wall_ns` nanoseconds after 1970, in microseconds.

@@ -7,6 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use admin::KeyName;
+use admin::access::Role;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::{Origin, Overrides, Setting};
@@ -30,6 +31,12 @@ pub enum CliCommand {
         /// The action on users.
         #[command(subcommand)]
         command: UserCommand,
+    },
+    /// Make, list and revoke the tokens of administrators and programs
+    Token {
+        /// The action on tokens.
+        #[command(subcommand)]
+        command: TokenCommand,
     },
     /// Create, list, show, change and remove accounts, which hold settings that several shares have in common
     Account {
@@ -254,6 +261,42 @@ pub enum UserCommand {
         /// The password.
         #[command(flatten)]
         password: PasswordArgs,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
+}
+
+/// `trunkline token …`
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token and print it, this once
+    Add {
+        /// Name of the token, for the log and the list
+        name: String,
+        /// Rights of the token: read, operate or administer
+        #[arg(long)]
+        role: Role,
+        /// Time for which it is valid, such as 90d, 12h or 30m [default: until it is revoked]
+        #[arg(long, value_name = "TIME")]
+        expires: Option<String>,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
+    /// List the tokens, without their texts
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
+    /// Revoke a token; the next request with it is refused
+    Revoke {
+        /// Name of the token
+        name: String,
         /// The server or the state directory to work on.
         #[command(flatten)]
         location: LocationArgs,

@@ -24,6 +24,7 @@ mod reference;
 mod secrets;
 mod serve;
 mod state;
+mod tokens;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::path::{Path, PathBuf};
 
+use admin::objects::{Refusal, RefusalKind};
 use admin::{NtHash, UserChange, UserEntry};
 use auth::NtHash as Hash;
 
@@ -159,57 +160,66 @@ fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> Result<Lo
 /// Adds or changes a stored user.
 ///
 /// # Errors
-/// The reason, in one line. Nothing is changed then.
-pub fn change(store: &Store, change: UserChange) -> Result<(), String> {
-    values::user_name(&change.name)?;
-    let fail = |e: StoreError| e.to_string();
+/// The reason. Nothing is changed then.
+pub fn change(store: &Store, change: UserChange) -> Result<(), Refusal> {
+    values::user_name(&change.name).map_err(|why| Refusal::new(RefusalKind::Bad, why))?;
     let name = &change.name;
-    let known = store.user(name).map_err(fail)?;
+    let known = store.user(name).map_err(|e| failed(&e))?;
     let user = match (known, change.add) {
         (Some(_), true) => {
-            return Err(format!("there is already a user `{name}`; use `trunkline user passwd {name}`"));
+            let why = format!("there is already a user `{name}`; use `trunkline user passwd {name}`");
+            return Err(Refusal::new(RefusalKind::Conflict, why));
         }
         (None, false) => {
-            return Err(format!(
-                "there is no user `{name}` in the state directory; use `trunkline user add {name}`"
-            ));
+            let why =
+                format!("there is no user `{name}` in the state directory; use `trunkline user add {name}`");
+            return Err(Refusal::new(RefusalKind::NotFound, why));
         }
         (None, true) => StoredUser {
-            nt_hash: change.nt_hash.ok_or_else(|| format!("user `{name}` needs a password"))?,
-            uid: change.uid,
-            gid: change.gid,
+            nt_hash: change
+                .nt_hash
+                .ok_or_else(|| Refusal::new(RefusalKind::Bad, format!("user `{name}` needs a password")))?,
+            uid: change.uid.applied(None),
+            gid: change.gid.applied(None),
             admin: change.admin.unwrap_or(false),
             name: change.name,
         },
         (Some(known), false) => StoredUser {
             nt_hash: change.nt_hash.unwrap_or(known.nt_hash),
-            uid: change.uid.or(known.uid),
-            gid: change.gid.or(known.gid),
+            uid: change.uid.applied(known.uid),
+            gid: change.gid.applied(known.gid),
             admin: change.admin.unwrap_or(known.admin),
             name: known.name,
         },
     };
-    store.put_user(&user).map_err(fail)
+    store.put_user(&user).map_err(|e| failed(&e))
 }
 
 /// Removes a stored user.
 ///
 /// # Errors
-/// The reason, in one line.
-pub fn remove(store: &Store, name: &str) -> Result<(), String> {
+/// The reason.
+pub fn remove(store: &Store, name: &str) -> Result<(), Refusal> {
     match store.remove_user(name) {
         Ok(true) => Ok(()),
         Ok(false) => {
-            Err(format!("there is no user `{name}` in the state directory; see `trunkline user list`"))
+            let why = format!("there is no user `{name}` in the state directory; see `trunkline user list`");
+            Err(Refusal::new(RefusalKind::NotFound, why))
         }
-        Err(e) => Err(e.to_string()),
+        Err(error) => Err(failed(&error)),
     }
+}
+
+/// The refusal for an error of the store.
+fn failed(error: &StoreError) -> Refusal {
+    Refusal::new(RefusalKind::Failed, error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::read;
+    use admin::IdChange;
     use std::path::Path;
 
     fn added(name: &str) -> UserChange {
@@ -217,8 +227,8 @@ mod tests {
             name: name.to_owned(),
             add: true,
             nt_hash: Some(nt_hash("pw")),
-            uid: Some(4),
-            gid: None,
+            uid: IdChange::To(4),
+            gid: IdChange::Keep,
             admin: None,
         }
     }
@@ -229,23 +239,30 @@ mod tests {
         let state = StateDir::open(&dir.path().join("s")).unwrap();
         let store = state.store();
         change(store, added("Ann")).unwrap();
-        assert!(change(store, added("ann")).unwrap_err().contains("already a user `ann`"));
-        let only_hash = UserChange { add: false, uid: None, nt_hash: Some(nt_hash("new")), ..added("ANN") };
+        assert!(change(store, added("ann")).unwrap_err().text.contains("already a user `ann`"));
+        let only_hash =
+            UserChange { add: false, uid: IdChange::Keep, nt_hash: Some(nt_hash("new")), ..added("ANN") };
         change(store, only_hash.clone()).unwrap();
         let ann = store.user("ann").unwrap().unwrap();
         assert_eq!((ann.name.as_str(), ann.uid, ann.nt_hash), ("Ann", Some(4), nt_hash("new")));
+        let by_name = UserChange { uid: IdChange::ByName, nt_hash: None, ..only_hash.clone() };
+        change(store, by_name).unwrap();
+        let ann = store.user("ann").unwrap().unwrap();
+        assert_eq!((ann.uid, ann.nt_hash), (None, nt_hash("new")));
         assert!(
             change(store, UserChange { name: "bob".to_owned(), ..only_hash })
                 .unwrap_err()
+                .text
                 .contains("no user `bob`")
         );
         assert!(
             change(store, UserChange { nt_hash: None, ..added("bob") })
                 .unwrap_err()
+                .text
                 .contains("needs a password")
         );
         remove(store, "ann").unwrap();
-        assert!(remove(store, "ann").unwrap_err().contains("no user `ann`"));
+        assert!(remove(store, "ann").unwrap_err().text.contains("no user `ann`"));
     }
 
     #[test]

@@ -1,50 +1,46 @@
-//! The admin API and the admin page over HTTP: what the server does, and changes of accounts, shares, users
-//! and open files.
+//! The admin API and the admin page over HTTP: what the server does, and changes of accounts, shares, users,
+//! tokens and open files.
 //!
-//! [`door`] decides about each request. It must come on loopback and name a host of loopback, or come over
-//! TLS ([`crate::tls`]). It must not come from another site's page. It must have the token, which stands in
-//! the state directory. [`strangers`] bounds callers that have not shown it yet. `routes.rs` leads requests
-//! to their handlers, and [`openapi`] describes them. [`objects`] handles accounts and shares, [`users`]
-//! users. The page (`page/`) is files in this program and sends requests to nothing but this API.
+//! [`crate::listener`] accepts connections, and [`crate::door`] decides about each request: which host it
+//! names, from which page it comes, and who sends it. `routes.rs` leads requests to their handlers and checks
+//! the caller's role. [`openapi`] describes the routes. [`objects`] handles accounts and shares, [`users`]
+//! users, [`tokens`] tokens. The page (`page/`) is files in this program and sends requests to nothing but
+//! this API.
 
-pub mod door;
 mod objects;
 pub mod openapi;
 mod routes;
-mod strangers;
+mod tokens;
 mod users;
 
-use std::convert::Infallible;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
 use serde::Serialize;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::Controlled;
+use crate::access::Caller;
+use crate::door::{Door, NotLetIn};
+use crate::listener::{self, HttpPeer, Service};
 use crate::objects::{Refusal, RefusalKind};
+use crate::open_files;
 use crate::overview::{Overview, ROWS, TableFilter};
+use crate::probes::{Probe, Probes};
 use crate::tls::Tls;
-use door::Door;
-use strangers::{Stranger, Strangers};
+pub(crate) use routes::with_roles as routes_with_roles;
 
-/// The time that one exchange may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// The number of callers with the token that are served at once; more wait.
+/// The number of callers with a token that are served at once; more wait.
 const MAX_CALLERS: usize = 16;
 /// The longest body of a request, in bytes.
 const MAX_BODY: usize = 64 * 1024;
 
 const JSON: &str = "application/json";
+const PLAIN: &str = "text/plain; charset=utf-8";
 const PAGE: &str = include_str!("../page/page.html");
 const STYLE: &str = include_str!("../page/page.css");
 const SCRIPT: &str = include_str!("../page/page.js");
@@ -52,6 +48,7 @@ const PLOT: &str = include_str!("../page/plot.js");
 const TABLES: &str = include_str!("../page/tables.js");
 const ICON: &str = include_str!("../page/icon.svg");
 const FORMS: &str = include_str!("../page/forms.js");
+const TOKENS: &str = include_str!("../page/tokens.js");
 
 /// The content security policy: the page loads files from here and sends requests to here.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -61,6 +58,7 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 struct Page {
     door: Door,
     places: Semaphore,
+    probes: Probes,
     server: Arc<dyn Controlled>,
     /// The description of the API. It is made once, because callers without the token may ask for it.
     described: OnceLock<Bytes>,
@@ -68,85 +66,56 @@ struct Page {
 
 /// Serves callers on a listening socket until the future is dropped.
 pub async fn serve(listener: &TcpListener, door: Door, tls: Option<Arc<Tls>>, server: Arc<dyn Controlled>) {
-    let door = if tls.is_some() { door.behind_tls() } else { door };
     let (places, described) = (Semaphore::new(MAX_CALLERS), OnceLock::new());
-    let page = Arc::new(Page { door, places, server, described });
-    let strangers = Arc::new(Strangers::default());
-    loop {
-        match listener.accept().await {
-            Ok((stream, remote)) => {
-                let (page, tls) = (Arc::clone(&page), tls.clone());
-                strangers.serve(remote.ip().to_canonical(), |stranger| async move {
-                    let ended = match tls {
-                        None => exchange(stream, stranger, page).await,
-                        Some(tls) => match tls.accept(stream).await {
-                            Ok(stream) => exchange(stream, stranger, page).await,
-                            Err(error) => Err(error.to_string()),
-                        },
-                    };
-                    if let Err(why) = ended {
-                        tracing::debug!(%remote, %why, "a caller of the admin API was not served");
-                    }
-                });
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the admin API accepts no caller");
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+    let probes = Probes::new(Arc::clone(&server));
+    let page = Page { door, places, probes, server, described };
+    listener::serve(listener, tls, Arc::new(page)).await;
+}
+
+impl Service for Page {
+    const NAME: &'static str = "the admin API";
+
+    async fn respond(&self, request: Request<Incoming>, peer: &HttpPeer) -> Response<Full<Bytes>> {
+        let (head, body) = request.into_parts();
+        let path = head.uri.path().to_owned();
+        let known = self.door.names_this_host(&head).and_then(|()| self.door.is_no_other_site(&head));
+        if let Err(refused) = known {
+            return ApiResponse::not_let_in(&refused).response();
         }
-    }
-}
-
-/// Answers one request and closes the connection.
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    stranger: Stranger,
-    page: Arc<Page>,
-) -> Result<(), String> {
-    let stranger = Arc::new(stranger);
-    let answer = |request: Request<Incoming>| {
-        let (stranger, page) = (Arc::clone(&stranger), Arc::clone(&page));
-        async move { Ok::<_, Infallible>(answer(request, &stranger, &page).await) }
-    };
-    let connection =
-        http1::Builder::new().keep_alive(false).serve_connection(TokioIo::new(stream), service_fn(answer));
-    let ended = tokio::time::timeout(PATIENCE, connection).await.map_err(|_| "too slow".to_owned())?;
-    ended.map_err(|error| error.to_string())
-}
-
-async fn answer(request: Request<Incoming>, stranger: &Stranger, page: &Page) -> Response<Full<Bytes>> {
-    let (head, body) = request.into_parts();
-    let path = head.uri.path().to_owned();
-    if let Err(refused) = page.door.admits(&head) {
-        return refused.response();
-    }
-    if let Some((kind, text)) = open(&path, page) {
-        let is_read = [Method::GET, Method::HEAD].contains(&head.method);
-        return if is_read {
-            with_headers(Response::new(Full::new(text)), kind)
-        } else {
-            ApiResponse::no_method("GET, HEAD").response()
+        if let Some((kind, text)) = open(&path, self) {
+            let is_read = [Method::GET, Method::HEAD].contains(&head.method);
+            return if is_read {
+                with_headers(Response::new(Full::new(text)), kind)
+            } else {
+                ApiResponse::no_method("GET, HEAD").response()
+            };
+        }
+        let caller = self.door.caller(&head, peer.certificate.as_ref(), &*self.server);
+        if let Some(probe) = Probe::of(&path) {
+            let (status, text) = self.probes.answer(probe, Probe::is_verbose(&head) && caller.is_ok()).await;
+            let mut response = with_headers(Response::new(Full::new(Bytes::from(text))), PLAIN);
+            *response.status_mut() = status;
+            return response;
+        }
+        let caller = match caller {
+            Ok(caller) => caller,
+            Err(refused) => return ApiResponse::not_let_in(&refused).response(),
         };
+        peer.introduced();
+        let Ok(_place) = self.places.acquire().await else {
+            return ApiResponse::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
+        };
+        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
+            let why = "the body is longer than 64 KiB";
+            return ApiResponse::error(StatusCode::PAYLOAD_TOO_LARGE, why).response();
+        };
+        let asked = ApiRequest { head, path, body: body.to_bytes(), caller };
+        let server = Arc::clone(&self.server);
+        // It may ask the host, which may take long.
+        let made = tokio::task::spawn_blocking(move || routes::answer(&asked, &*server)).await;
+        let failed = |_| ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
+        made.unwrap_or_else(failed).response()
     }
-    if let Err(refused) = page.door.knows(&head) {
-        return refused.response();
-    }
-    stranger.introduced();
-    let Ok(_place) = page.places.acquire().await else {
-        return ApiResponse::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
-    };
-    let body = match Limited::new(body, MAX_BODY).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(_) => {
-            return ApiResponse::error(StatusCode::PAYLOAD_TOO_LARGE, "the body is longer than 64 KiB")
-                .response();
-        }
-    };
-    let (asked, server) = (ApiRequest { head, path, body }, Arc::clone(&page.server));
-    // It may ask the host, which may take long.
-    let made = tokio::task::spawn_blocking(move || routes::answer(&asked, &*server)).await;
-    let failed = |_| ApiResponse::error(StatusCode::INTERNAL_SERVER_ERROR, "it failed; see the log");
-    made.unwrap_or_else(failed).response()
 }
 
 /// The files that need no token, because they hold nothing of the server: the page and the description of the
@@ -160,6 +129,7 @@ fn open(path: &str, page: &Page) -> Option<(&'static str, Bytes)> {
         "/plot.js" => file("text/javascript; charset=utf-8", PLOT),
         "/tables.js" => file("text/javascript; charset=utf-8", TABLES),
         "/forms.js" => file("text/javascript; charset=utf-8", FORMS),
+        "/tokens.js" => file("text/javascript; charset=utf-8", TOKENS),
         "/icon.svg" => file("image/svg+xml", ICON),
         "/openapi.json" => {
             let document = || openapi::document(|kind| page.server.settings_schema(kind));
@@ -191,6 +161,7 @@ struct ApiRequest {
     head: hyper::http::request::Parts,
     path: String,
     body: Bytes,
+    caller: Caller,
 }
 
 /// The response to a request.
@@ -229,9 +200,12 @@ impl ApiResponse {
         refused.with(hyper::header::ALLOW, allowed)
     }
 
-    /// The response that asks for the token.
-    fn unknown(text: &str) -> ApiResponse {
-        ApiResponse::error(StatusCode::UNAUTHORIZED, text).with(WWW_AUTHENTICATE, "Bearer")
+    fn not_let_in(refused: &NotLetIn) -> ApiResponse {
+        let answer = ApiResponse::error(refused.status, &refused.text);
+        match refused.status {
+            StatusCode::UNAUTHORIZED => answer.with(WWW_AUTHENTICATE, "Bearer"),
+            _ => answer,
+        }
     }
 
     fn with(mut self, name: HeaderName, value: impl Into<String>) -> ApiResponse {
@@ -254,8 +228,14 @@ impl ApiResponse {
 
 impl ApiRequest {
     fn overview(&self, server: &dyn Controlled) -> ApiResponse {
-        let counted = server.transactions();
-        ApiResponse::ok(&Overview::new(&server.status(), &server.channels(), &counted, &self.filter()))
+        let (status, counted) = (server.status(), server.transactions());
+        let mut overview = Overview::new(&status, &server.channels(), &counted, &self.filter());
+        // Both tables of the view of files come from one look at the server.
+        if let Some(find) = self.query("files") {
+            overview.files =
+                Some(open_files::OpenTables::new(&status, &TableFilter { find, ..self.filter() }));
+        }
+        ApiResponse::ok(&overview)
     }
 
     /// The part of a table that is requested.

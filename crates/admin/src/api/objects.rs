@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 
 use super::{ApiRequest, ApiResponse};
 use crate::Controlled;
+use crate::access::{OPERATED_SETTINGS, Role};
 use crate::objects::{Change, ChangeAction, Kind};
 
 /// The body that makes an object.
@@ -53,6 +54,9 @@ impl ApiRequest {
     pub(super) fn set(&self, kind: Kind, name: &str, server: &dyn Controlled) -> ApiResponse {
         match (self.body::<Set>(), self.version()) {
             (Ok(Set { settings }), Ok(if_version)) => {
+                if let Err(why) = self.may_change(kind, &settings) {
+                    return ApiResponse::error(StatusCode::FORBIDDEN, &why);
+                }
                 let what = ChangeAction::Set { settings };
                 change(server, Change { kind, name: name.to_owned(), what, if_version })
             }
@@ -72,9 +76,16 @@ impl ApiRequest {
         }
     }
 
-    fn body<T: for<'de> Deserialize<'de>>(&self) -> Result<T, ApiResponse> {
+    /// Whether the caller's role may change these settings.
+    fn may_change(&self, kind: Kind, settings: &Map<String, Value>) -> Result<(), String> {
+        let others = settings.keys().find(|key| !OPERATED_SETTINGS.contains(&key.as_str()));
+        let Some(key) = others else { return Ok(()) };
+        self.caller.may(&format!("changing `{key}` of {kind}s"), Role::Administer)
+    }
+
+    pub(super) fn body<T: for<'de> Deserialize<'de>>(&self) -> Result<T, ApiResponse> {
         serde_json::from_slice(&self.body).map_err(|error| {
-            ApiResponse::error(StatusCode::BAD_REQUEST, &format!("the body is not as it must be: {error}"))
+            ApiResponse::error(StatusCode::BAD_REQUEST, &format!("the body cannot be read: {error}"))
         })
     }
 

@@ -5,6 +5,7 @@ use hyper::Method;
 use serde_json::{Map, Value, json};
 
 use super::routes::{ALWAYS, Parameter, ROOT, ROUTES, Route};
+use crate::access::{OPERATED_SETTINGS, Role};
 use crate::objects::Kind;
 
 /// The description of the API. `settings` gives the JSON schema of the settings of a kind.
@@ -32,50 +33,87 @@ pub fn document(settings: impl Fn(Kind) -> Value) -> Value {
             "securitySchemes": { "token": {
                 "type": "http",
                 "scheme": "bearer",
-                "description": "The file admin-token in the state directory",
+                "description": "A token of `trunkline token add`, or the file admin-token in the state \
+                                directory. A client certificate does the same",
             } },
-            "schemas": {
-                "Error": fields(&[("error", json!({ "type": "string" }))]),
-                "Object": fields(&[
-                    ("kind", json!({ "enum": ["account", "share"] })),
-                    ("name", json!({ "type": "string" })),
-                    ("version", json!({ "type": "string" })),
-                    ("settings", json!({
-                        "type": "object",
-                        "description": "Every value, also one that is inherited or the default",
-                    })),
-                    ("origins", json!({
-                        "type": "object",
-                        "additionalProperties": { "type": "string" },
-                        "description": "Where each value came from",
-                    })),
-                ]),
-                "User": user(),
-                "ChangedUser": fields(&[
-                    ("user", json!({ "oneOf": [schema("User"), { "type": "null" }] })),
-                    ("notes", json!({ "type": "array", "items": { "type": "string" } })),
-                ]),
-                "NewUser": user_body(&["name", "password"]),
-                "UserChange": user_body(&[]),
-                "ClosedState": closed_state(),
-                "Changed": fields(&[
-                    ("object", json!({ "oneOf": [schema("Object"), { "type": "null" }] })),
-                    ("notes", json!({ "type": "array", "items": { "type": "string" } })),
-                ]),
-                "NewAccount": new_object("AccountSettings"),
-                "ChangedAccount": body(&json!({ "settings": schema("AccountSettings") }), &["settings"]),
-                "AccountSettings": settings(Kind::Account),
-                "NewShare": new_object("ShareSettings"),
-                "ChangedShare": body(&json!({ "settings": schema("ShareSettings") }), &["settings"]),
-                "ShareSettings": settings(Kind::Share),
-            },
+            "schemas": schemas(settings),
         },
+    })
+}
+
+/// The schemas that the routes name.
+fn schemas(settings: impl Fn(Kind) -> Value) -> Value {
+    json!({
+        "Error": fields(&[("error", json!({ "type": "string" }))]),
+        "Object": fields(&[
+            ("kind", json!({ "enum": ["account", "share"] })),
+            ("name", json!({ "type": "string" })),
+            ("version", json!({ "type": "string" })),
+            ("settings", json!({
+                "type": "object",
+                "description": "Every value, also one that is inherited or the default",
+            })),
+            ("origins", json!({
+                "type": "object",
+                "additionalProperties": { "type": "string" },
+                "description": "Where each value came from",
+            })),
+        ]),
+        "User": user(),
+        "ChangedUser": fields(&[
+            ("user", json!({ "oneOf": [schema("User"), { "type": "null" }] })),
+            ("notes", json!({ "type": "array", "items": { "type": "string" } })),
+        ]),
+        "NewUser": user_body(&["name", "password"]),
+        "UserChange": user_body(&[]),
+        "ClosedState": closed_state(),
+        "Role": role(),
+        "Caller": fields(&[("name", json!({ "type": "string" })), ("role", schema("Role"))]),
+        "Token": token(),
+        "TokenRequest": body(&json!({
+            "name": { "type": "string" },
+            "role": schema("Role"),
+            "expires": { "type": "string", "examples": ["90d", "12h", "30m"] },
+        }), &["name", "role"]),
+        "NewToken": fields(&[("token", json!({ "type": "string" })), ("entry", schema("Token"))]),
+        "Changed": fields(&[
+            ("object", json!({ "oneOf": [schema("Object"), { "type": "null" }] })),
+            ("notes", json!({ "type": "array", "items": { "type": "string" } })),
+        ]),
+        "NewAccount": new_object("AccountSettings"),
+        "ChangedAccount": body(&json!({ "settings": schema("AccountSettings") }), &["settings"]),
+        "AccountSettings": settings(Kind::Account),
+        "NewShare": new_object("ShareSettings"),
+        "ChangedShare": body(&json!({ "settings": schema("ShareSettings") }), &["settings"]),
+        "ShareSettings": settings(Kind::Share),
     })
 }
 
 /// The body that makes an object with these settings.
 fn new_object(settings: &str) -> Value {
     body(&json!({ "name": { "type": "string" }, "settings": schema(settings) }), &["name"])
+}
+
+fn role() -> Value {
+    json!({
+        "enum": Role::ALL,
+        "description": format!(
+            "Each role includes the ones before it. `operate` may change these settings of accounts and \
+             shares: {}",
+            OPERATED_SETTINGS.join(", ")
+        ),
+    })
+}
+
+fn token() -> Value {
+    let time = json!({ "type": ["string", "null"], "format": "date-time" });
+    fields(&[
+        ("name", json!({ "type": "string" })),
+        ("role", schema("Role")),
+        ("created", json!({ "type": "string", "format": "date-time" })),
+        ("last_used", time.clone()),
+        ("expires", time),
+    ])
 }
 
 fn user() -> Value {
@@ -146,7 +184,8 @@ fn content(schema: Value) -> Value {
 }
 
 fn operation(route: &Route) -> Value {
-    let mut operation = json!({ "summary": route.about });
+    let description = format!("Needs the role {}.", route.role);
+    let mut operation = json!({ "summary": route.about, "description": description, "x-role": route.role });
     if !route.takes.is_empty() {
         operation["parameters"] = route.takes.iter().map(parameter).collect();
     }

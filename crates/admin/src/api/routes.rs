@@ -1,12 +1,15 @@
-//! The routes of the API: each path and method with its description, parameters, responses and handler.
+//! The routes of the API: each path and method with the role that it needs, its description, parameters,
+//! responses and handler.
 //!
-//! [`answer`] finds the route of a request in [`ROUTES`]. [`super::openapi`] describes the routes.
+//! [`answer`] finds the route of a request in [`ROUTES`]. [`super::openapi`] describes the routes, and
+//! [`crate::access::table`] lists their roles.
 
 use hyper::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{ApiRequest, ApiResponse, decoded};
 use crate::Controlled;
+use crate::access::Role;
 use crate::objects::Kind;
 use crate::open_files;
 use crate::overview::{MOST_ROWS, ROWS};
@@ -19,6 +22,8 @@ pub(super) struct Route {
     /// The path below [`ROOT`]; `{name}` stands for a name.
     pub path: &'static str,
     pub method: Method,
+    /// The role that a caller needs.
+    pub role: Role,
     /// The summary in the description of the API.
     pub about: &'static str,
     /// The parameters in the query and in headers.
@@ -71,16 +76,24 @@ const SHARE: Parameter = Parameter {
     about: "The share whose latencies are told; all shares together without it",
     schema: || json!({ "type": "string" }),
 };
+const FILES: Parameter = Parameter {
+    name: "files",
+    location: "query",
+    about: "If it is there, `files` holds the opens and locks that hold this in a name or an address",
+    schema: || json!({ "type": "string" }),
+};
 
 const NONE: (u16, &str, &str) = (404, "There is none", "Error");
 const CHANGED_SINCE: (u16, &str, &str) = (412, "Changed since that version; the text says what", "Error");
 const NOT_SAID: (u16, &str, &str) = (428, "If-Match is missing", "Error");
+const NOT_POSSIBLE: (u16, &str, &str) = (400, "The change is not possible; `error` says why", "Error");
 const NOW: (u16, &str, &str) = (200, "The server at one moment", "");
 
 /// The responses that every request may get.
-pub(super) const ALWAYS: [(u16, &str, &str); 3] = [
-    (401, "The token is missing or wrong", "Error"),
-    (403, "It comes from a page of another site", "Error"),
+pub(super) const ALWAYS: [(u16, &str, &str); 4] = [
+    (401, "There is no token, or it is unknown, revoked or expired", "Error"),
+    (403, "The caller's role is too low, or it comes from a page of another site", "Error"),
+    (500, "The server failed, and nothing was changed; the log says why", "Error"),
     (421, "The host is not named by localhost or an address of loopback", "Error"),
 ];
 
@@ -91,6 +104,7 @@ macro_rules! objects {
             Route {
                 path: concat!($one, "s"),
                 method: Method::GET,
+                role: Role::Read,
                 about: concat!("Every ", $one),
                 takes: &[],
                 body: None,
@@ -100,12 +114,13 @@ macro_rules! objects {
             Route {
                 path: concat!($one, "s"),
                 method: Method::POST,
+                role: Role::Administer,
                 about: concat!("Make ", $any),
                 takes: &[],
                 body: Some(concat!("New", stringify!($kind))),
                 gives: &[
                     (201, "It is made, served and kept", "Changed"),
-                    (400, "It cannot be, and why", "Error"),
+                    NOT_POSSIBLE,
                     (409, "There is one of that name", "Error"),
                 ],
                 answer: |asked, _, server| asked.create(Kind::$kind, server),
@@ -113,6 +128,7 @@ macro_rules! objects {
             Route {
                 path: concat!($one, "s/{name}"),
                 method: Method::GET,
+                role: Role::Read,
                 about: concat!("One ", $one),
                 takes: &[],
                 body: None,
@@ -122,16 +138,18 @@ macro_rules! objects {
             Route {
                 path: concat!($one, "s/{name}"),
                 method: Method::PATCH,
+                role: Role::Operate,
                 about: concat!(
                     "Change ",
                     $any,
-                    ": limits bind at once, all else whoever connects from now on"
+                    ": limits bind at once, all else whoever connects from now on. The role operate may \
+                     change some settings only"
                 ),
                 takes: &[SEEN],
                 body: Some(concat!("Changed", stringify!($kind))),
                 gives: &[
                     (200, "It is changed and kept", "Changed"),
-                    (400, "It cannot be, and why", "Error"),
+                    NOT_POSSIBLE,
                     NONE,
                     (409, "It is not to be changed here", "Error"),
                     CHANGED_SINCE,
@@ -142,6 +160,7 @@ macro_rules! objects {
             Route {
                 path: concat!($one, "s/{name}"),
                 method: Method::DELETE,
+                role: Role::Administer,
                 about: concat!("Remove ", $any, "; files stay"),
                 takes: &[SEEN, FORCE],
                 body: None,
@@ -164,7 +183,7 @@ const fn reading(
     takes: &'static [Parameter],
     answer: fn(&ApiRequest, &str, &dyn Controlled) -> ApiResponse,
 ) -> Route {
-    Route { path, method: Method::GET, about, takes, body: None, gives: &[NOW], answer }
+    Route { path, method: Method::GET, role: Role::Read, about, takes, body: None, gives: &[NOW], answer }
 }
 
 /// The routes of users.
@@ -172,6 +191,7 @@ static USERS: [Route; 4] = [
     Route {
         path: "users",
         method: Method::GET,
+        role: Role::Read,
         about: "Every user that may log on",
         takes: &[],
         body: None,
@@ -181,12 +201,13 @@ static USERS: [Route; 4] = [
     Route {
         path: "users",
         method: Method::POST,
+        role: Role::Administer,
         about: "Add a user",
         takes: &[],
         body: Some("NewUser"),
         gives: &[
             (201, "The user may log on", "ChangedUser"),
-            (400, "It cannot be, and why", "Error"),
+            NOT_POSSIBLE,
             (409, "There is one of that name", "Error"),
         ],
         answer: |asked, _, server| asked.add_user(server),
@@ -194,19 +215,17 @@ static USERS: [Route; 4] = [
     Route {
         path: "users/{name}",
         method: Method::PATCH,
-        about: "Change a user: password, ids on the host, administrator or not",
+        role: Role::Administer,
+        about: "Change a user: password, ids on the host (null: by the name), administrator or not",
         takes: &[],
         body: Some("UserChange"),
-        gives: &[
-            (200, "Applies to later log-ons", "ChangedUser"),
-            (400, "It cannot be, and why", "Error"),
-            NONE,
-        ],
+        gives: &[(200, "Applies to later log-ons", "ChangedUser"), NOT_POSSIBLE, NONE],
         answer: |asked, name, server| asked.change_user(name, server),
     },
     Route {
         path: "users/{name}",
         method: Method::DELETE,
+        role: Role::Administer,
         about: "Remove a user; their sessions end, their files stay",
         takes: &[],
         body: None,
@@ -219,10 +238,59 @@ static USERS: [Route; 4] = [
     },
 ];
 
+/// The routes of tokens.
+static TOKENS: [Route; 4] = [
+    Route {
+        path: "caller",
+        method: Method::GET,
+        role: Role::Read,
+        about: "Who the server takes the caller for, and the caller's role",
+        takes: &[],
+        body: None,
+        gives: &[(200, "The caller", "Caller")],
+        answer: |asked, _, _| ApiResponse::ok(&asked.caller),
+    },
+    Route {
+        path: "tokens",
+        method: Method::GET,
+        role: Role::Administer,
+        about: "Every token, without its text",
+        takes: &[],
+        body: None,
+        gives: &[(200, "The tokens by name", "[Token]")],
+        answer: |_, _, server| ApiResponse::ok(&server.tokens()),
+    },
+    Route {
+        path: "tokens",
+        method: Method::POST,
+        role: Role::Administer,
+        about: "Make a token; the answer is the only one that holds its text",
+        takes: &[],
+        body: Some("TokenRequest"),
+        gives: &[
+            (201, "It is valid from now on", "NewToken"),
+            NOT_POSSIBLE,
+            (409, "There is one of that name", "Error"),
+        ],
+        answer: |asked, _, server| asked.add_token(server),
+    },
+    Route {
+        path: "tokens/{name}",
+        method: Method::DELETE,
+        role: Role::Administer,
+        about: "Revoke a token: the next request with it is refused",
+        takes: &[],
+        body: None,
+        gives: &[(200, "It is revoked", ""), NONE, (409, "It is the token of the file", "Error")],
+        answer: |_, name, server| ApiRequest::revoke_token(name, server),
+    },
+];
+
 const fn closing(path: &'static str, about: &'static str) -> Route {
     Route {
         path,
         method: Method::DELETE,
+        role: Role::Operate,
         about,
         takes: &[],
         body: None,
@@ -250,16 +318,17 @@ static OPEN_FILES: [Route; 4] = [
 ];
 
 /// All routes.
-pub(super) static ROUTES: [&[Route]; 5] = [
+pub(super) static ROUTES: [&[Route]; 6] = [
     &objects!(Account, "account", "an account"),
     &objects!(Share, "share", "a share"),
     &USERS,
+    &TOKENS,
     &OPEN_FILES,
     &[
         reading(
             "overview",
             "What the admin page shows: counts since the start, sessions and clients",
-            &[FIND, MOST, SHARE],
+            &[FIND, MOST, SHARE, FILES],
             |asked, _, server| asked.overview(server),
         ),
         reading("status", "As `trunkline status --json`", &[], |_, _, server| {
@@ -277,6 +346,7 @@ pub(super) static ROUTES: [&[Route]; 5] = [
         Route {
             path: "reload",
             method: Method::POST,
+            role: Role::Operate,
             about: "Read the configuration again; sessions stay",
             takes: &[],
             body: Some(""),
@@ -292,7 +362,13 @@ pub(super) static ROUTES: [&[Route]; 5] = [
     ],
 ];
 
-/// Leads a request to its handler.
+/// Every method and path with the role that it needs.
+pub(crate) fn with_roles() -> impl Iterator<Item = (String, Option<Role>)> {
+    let line = |route: &Route| (format!("{} {ROOT}{}", route.method, route.path), Some(route.role));
+    ROUTES.into_iter().flatten().map(line)
+}
+
+/// Leads a request to its handler, if the caller's role allows it. The log names who changes something.
 pub(super) fn answer(asked: &ApiRequest, server: &dyn Controlled) -> ApiResponse {
     let nowhere = || ApiResponse::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
     let Some(path) = asked.path.strip_prefix(ROOT) else { return nowhere() };
@@ -311,7 +387,17 @@ pub(super) fn answer(asked: &ApiRequest, server: &dyn Controlled) -> ApiResponse
     };
     let method = if asked.head.method == Method::HEAD { Method::GET } else { asked.head.method.clone() };
     match routes.iter().find(|route| route.method == method) {
-        Some(route) => (route.answer)(asked, &name, server),
+        Some(route) => {
+            let answer = match asked.caller.may(&format!("{method} {ROOT}{}", route.path), route.role) {
+                Ok(()) => (route.answer)(asked, &name, server),
+                Err(why) => ApiResponse::error(StatusCode::FORBIDDEN, &why),
+            };
+            if method != Method::GET {
+                let (by, path, status) = (&asked.caller.name, &asked.path, answer.status.as_u16());
+                tracing::info!(by, %method, path, status, "request of an administrator");
+            }
+            answer
+        }
         None => {
             let allowed = routes.iter().map(|route| match route.method {
                 Method::GET => "GET, HEAD".to_owned(),

@@ -3,9 +3,14 @@
 use std::io::{Read, Write};
 
 use super::*;
-use crate::testing::Fake;
+use crate::access::Role;
+use crate::listener::PATIENCE;
+use crate::testing::{Fake, token};
+use crate::tls::TlsFiles;
+use crate::tls::tests::{Authority, pair};
 
-const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+/// The token with every right.
+const TOKEN: &str = "token-administer";
 
 /// A server on loopback, without TLS.
 fn serving() -> (tokio::runtime::Runtime, std::net::SocketAddr, Arc<Fake>) {
@@ -14,10 +19,9 @@ fn serving() -> (tokio::runtime::Runtime, std::net::SocketAddr, Arc<Fake>) {
     let address = socket.local_addr().unwrap();
     let fake = Arc::new(Fake::default());
     let controlled: Arc<dyn Controlled> = Arc::<Fake>::clone(&fake);
-    let door = Door::new(TOKEN).unwrap();
     runtime.spawn(async move {
-        let listener = crate::http::listener(socket).unwrap();
-        serve(&listener, door, None, controlled).await;
+        let listener = listener::ready(socket).unwrap();
+        serve(&listener, Door::default(), None, controlled).await;
     });
     (runtime, address, fake)
 }
@@ -39,12 +43,17 @@ fn send_to(address: std::net::SocketAddr, request: &str) -> String {
     answer
 }
 
-/// Sends a request as a program with the token does.
+/// Sends a request as a program with every right does.
 fn ask(method: &str, path: &str, headers: &str, body: &str) -> (String, Vec<String>) {
+    ask_as(TOKEN, method, path, headers, body)
+}
+
+/// Sends a request with a token.
+fn ask_as(token: &str, method: &str, path: &str, headers: &str, body: &str) -> (String, Vec<String>) {
     let (content, length) =
         if body.is_empty() { ("", 0) } else { ("Content-Type: application/json\r\n", body.len()) };
     send(&format!(
-        "{method} {path} HTTP/1.1\r\nHost: localhost:9446\r\nAuthorization: Bearer {TOKEN}\r\n{headers}\
+        "{method} {path} HTTP/1.1\r\nHost: localhost:9446\r\nAuthorization: Bearer {token}\r\n{headers}\
          {content}\
          Content-Length: {length}\r\n\r\n{body}"
     ))
@@ -92,6 +101,8 @@ fn shares_are_made_changed_and_deleted_with_the_version_that_was_seen() {
 #[test]
 fn what_the_server_does_is_read() {
     is(&ask("GET", "/api/v1/overview?find=a%20b&most=3", "", ""), 200, "\"at_ns\":7", &[]);
+    let overview = ask("GET", "/api/v1/overview?files=a&most=3", "", "");
+    is(&overview, 200, "\"files\":{\"opens\":{\"total\":0", &[]);
     is(&ask("GET", "/api/v1/status", "", ""), 200, "\"version\":\"7\"", &[]);
     is(&ask("GET", "/api/v1/workload", "", ""), 200, "\"server_name\":\"W\"", &[]);
     is(&ask("GET", "/api/v1/channels", "", ""), 200, "\"server_name\":\"S\"", &[]);
@@ -107,10 +118,14 @@ fn users_are_added_changed_and_removed_and_no_password_comes_back() {
     is(&users("GET", "users", ""), 200, "\"name\":\"ann\"", &[]);
     let secret = "{\"name\":\"eve\",\"password\":\"hush-hush\",\"uid\":1001,\"admin\":true}";
     let added = users("POST", "users", secret);
-    is(&added, 201, "\"notes\":[]", &["user eve true true Some(1001) None Some(true)"]);
+    is(&added, 201, "\"notes\":[]", &["user eve true true To(1001) Keep Some(true)"]);
     assert!(added.0.contains("location: /api/v1/users/eve\r\n"), "{}", added.0);
     let weak = users("PATCH", "users/ANN", "{\"password\":\"hush\"}");
-    is(&weak, 200, "soon guessed: it is short", &["user ann false true None None None"]);
+    is(&weak, 200, "soon guessed: it is short", &["user ann false true Keep Keep None"]);
+    let unset = users("PATCH", "users/ann", "{\"uid\":null,\"gid\":7}");
+    is(&unset, 200, "ann", &["user ann false false ByName To(7) None"]);
+    let disk = "{\"name\":\"disk\",\"password\":\"hush-hush\"}";
+    is(&users("POST", "users", disk), 500, "state.redb: no space", &[]);
     is(&users("DELETE", "users/ann", ""), 200, "\"user\":null", &["remove ann"]);
     is(&users("POST", "users", "{\"name\":\"Ann\",\"password\":\"x\"}"), 409, "already a user", &[]);
     is(&users("PATCH", "users/zoe", "{\"admin\":true}"), 404, "no user `zoe`", &[]);
@@ -154,6 +169,7 @@ fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhe
         ("/plot.js", "text/javascript"),
         ("/tables.js", "text/javascript"),
         ("/forms.js", "text/javascript"),
+        ("/tokens.js", "text/javascript"),
         ("/page.css", "text/css"),
         ("/icon.svg", "image/svg+xml"),
     ] {
@@ -176,13 +192,18 @@ fn the_page_and_what_describes_the_api_need_no_token_and_ask_for_nothing_elsewhe
         assert!(described["paths"][path].is_object(), "{path}");
     }
     is(&get("/openapi.json"), 200, "application/json", &[]);
+    for path in ["/livez", "/readyz", "/livez?verbose", "/readyz?verbose"] {
+        let (answer, _) = get(path);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\nok\n"), "{path}: {answer}");
+    }
+    is(&ask_as(&token(Role::Read), "GET", "/readyz?verbose", "", ""), 200, "readyz check passed", &[]);
 }
 
 #[test]
 fn what_is_described_is_answered_and_nothing_else() {
     let described = openapi::document(|kind| serde_json::json!({ "title": kind.to_string() }));
     let paths = described["paths"].as_object().unwrap();
-    assert_eq!(paths.len(), 16);
+    assert_eq!(paths.len(), 19);
     for (path, item) in paths {
         for method in ["get", "post", "put", "patch", "delete"] {
             let asked = path.replace("{name}", "docs");
@@ -242,9 +263,6 @@ fn nobody_gets_in_without_the_token_or_from_another_site() {
     }
     let long = format!("{{\"name\":\"{}\"}}", "x".repeat(MAX_BODY));
     is(&ask("POST", "/api/v1/shares", "", &long), 413, "longer than 64 KiB", &[]);
-    for short in ["", "short", &" ".repeat(40), &"é".repeat(40)] {
-        assert!(Door::new(short).is_err());
-    }
 }
 
 #[test]
@@ -255,43 +273,151 @@ fn names_in_addresses_are_read_as_they_were_meant() {
     }
 }
 
-/// The page behind TLS, with a certificate of its own.
+#[test]
+fn every_role_may_do_what_its_line_says_and_nothing_else() {
+    // Bodies that each route takes, so that only the role decides.
+    let body = |request: &str| match request {
+        "POST /api/v1/users" => "{\"name\":\"eve\",\"password\":\"hush-hush\"}",
+        "PATCH /api/v1/users/{name}" => "{\"admin\":true}",
+        "POST /api/v1/tokens" => "{\"name\":\"new\",\"role\":\"read\"}",
+        post if post.starts_with("POST") => "{\"name\":\"new\"}",
+        patch if patch.starts_with("PATCH") => "{\"settings\":{\"comment\":\"x\"}}",
+        _ => "",
+    };
+    let all: Vec<_> = routes_with_roles().collect();
+    assert_eq!(all.len(), routes::ROUTES.iter().map(|routes| routes.len()).sum::<usize>());
+    for (request, needed) in &all {
+        let needed = needed.unwrap();
+        let (method, path) = request.split_once(' ').unwrap();
+        let name = match path {
+            "/api/v1/users/{name}" => "ann",
+            "/api/v1/tokens/{name}" => "operate",
+            "/api/v1/open-files/{name}" | "/api/v1/locks/{name}" => "smb-1-2",
+            _ => "docs",
+        };
+        let path = path.replace("{name}", name);
+        for role in Role::ALL {
+            let headers = "If-Match: *\r\n";
+            let (answer, calls) = ask_as(&token(role), method, &path, headers, body(request));
+            let status = answer.split(' ').nth(1).unwrap().to_owned();
+            if role >= needed {
+                assert!(["200", "201"].contains(&status.as_str()), "{request} as {role}: {answer}");
+            } else {
+                let why = format!("{request} needs the role {needed}; the token {role} has the role {role}");
+                assert!(status == "403" && answer.contains(&why), "{request} as {role}: {answer}");
+                assert!(calls.is_empty(), "{request} as {role}: {calls:?}");
+            }
+            assert!(role != Role::Read || calls.is_empty(), "{request}: {calls:?}");
+        }
+        assert_eq!(needed == Role::Read, method == "GET" && path != "/api/v1/tokens", "{request}");
+    }
+}
+
+#[test]
+fn operators_change_how_much_and_how_fast_and_not_who_gets_what() {
+    let operate = token(Role::Operate);
+    let set = |token: &str, kind: &str, settings: &str| {
+        let body = format!("{{\"settings\":{settings}}}");
+        ask_as(token, "PATCH", &format!("/api/v1/{kind}/docs"), "If-Match: *\r\n", &body)
+    };
+    is(&set(&operate, "shares", "{\"provisioned_gib\":200}"), 200, "200", &["set docs"]);
+    is(&set(&operate, "accounts", "{\"multichannel\":null}"), 200, "", &["set docs"]);
+    for key in ["path", "users", "account", "encryption", "nfs_clients", "root_squash", "a_new_one"] {
+        let settings = format!("{{\"comment\":\"x\",\"{key}\":null}}");
+        let why = format!(
+            "changing `{key}` of shares needs the role administer; the token operate has the role operate"
+        );
+        is(&set(&operate, "shares", &settings), 403, &why, &[]);
+        is(&set(TOKEN, "shares", &settings), 200, "", &["set docs"]);
+    }
+}
+
+#[test]
+fn tokens_are_made_listed_and_revoked_and_told_once() {
+    let tokens = |method: &str, path: &str, body: &str| ask(method, &format!("/api/v1/{path}"), "", body);
+    is(&tokens("GET", "caller", ""), 200, "{\"name\":\"token administer\",\"role\":\"administer\"}", &[]);
+    let made = tokens("POST", "tokens", "{\"name\":\"prom\",\"role\":\"read\",\"expires\":\"90d\"}");
+    is(&made, 201, "\"token\":\"tl_new\"", &["token prom read"]);
+    assert!(made.0.contains("location: /api/v1/tokens/prom\r\n"), "{}", made.0);
+    let listed = tokens("GET", "tokens", "");
+    is(&listed, 200, "\"last_used\":null", &[]);
+    assert!(!listed.0.contains("token-"), "{}", listed.0);
+    for (body, status, why) in [
+        ("{\"name\":\"read\",\"role\":\"read\"}", 409, "it is there"),
+        ("{\"name\":\"x\",\"role\":\"root\"}", 400, "unknown variant `root`"),
+        ("{\"name\":\"x\"}", 400, "missing field `role`"),
+        ("{\"name\":\"x\",\"role\":\"read\",\"more\":1}", 400, "unknown field `more`"),
+    ] {
+        is(&tokens("POST", "tokens", body), status, why, &[]);
+    }
+    is(&tokens("DELETE", "tokens/none", ""), 404, "no token `none`", &[]);
+    is(&ask_as("token-old", "GET", "/api/v1/status", "", ""), 401, "the token old has expired", &[]);
+}
+
+#[test]
+fn a_revoked_token_is_refused_on_the_next_request() {
+    let (_runtime, address, _) = serving();
+    let request = |method: &str, path: &str, token: &str| {
+        format!(
+            "{method} /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive\r\n\
+             Authorization: Bearer {token}\r\n\r\n"
+        )
+    };
+    let (read, all) = (token(Role::Read), token(Role::Administer));
+    let status = request("GET", "status", &read);
+    assert!(send_to(address, &status).starts_with("HTTP/1.1 200 "));
+    assert!(send_to(address, &request("DELETE", "tokens/read", &all)).starts_with("HTTP/1.1 200 "));
+    assert!(send_to(address, &status).starts_with("HTTP/1.1 401 "));
+    // A connection carries one request, so none stays open for a token that is revoked meanwhile.
+    let twice = send_to(address, &request("GET", "status", &all).repeat(2));
+    assert!(twice.matches("HTTP/1.1 ").count() == 1 && twice.contains("connection: close"), "{twice}");
+}
+
+/// The page behind TLS, with a certificate of its own, for clients with certificates of an authority.
 struct Sealed {
     runtime: tokio::runtime::Runtime,
     address: std::net::SocketAddr,
+    /// The page's certificate in PEM.
+    certificate: String,
+    clients: Authority,
     trusts: tokio_rustls::TlsConnector,
     _files: tempfile::TempDir,
 }
 
 impl Sealed {
     fn new() -> Sealed {
-        use tokio_rustls::rustls::pki_types::{CertificateDer, pem::PemObject};
-        use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs};
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let files = tempfile::tempdir().unwrap();
-        let (certificate, key) = crate::tls::tests::pair();
-        let at = |name: &str| files.path().join(name);
-        std::fs::write(at("cert.pem"), &certificate).unwrap();
-        std::fs::write(at("key.pem"), key).unwrap();
-        let tls = Arc::new(Tls::load(&at("cert.pem"), &at("key.pem")).unwrap());
+        let (certificate, key) = pair();
+        let clients = Authority::new();
+        let written = |name: &str, text: &str| {
+            std::fs::write(files.path().join(name), text).unwrap();
+            files.path().join(name)
+        };
+        let tls = Tls::load(TlsFiles {
+            certificate: written("cert.pem", &certificate),
+            key: written("key.pem", &key),
+            client_ca: Some(written("ca.pem", &clients.pem())),
+        });
+        let tls = Arc::new(tls.unwrap());
         let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = socket.local_addr().unwrap();
         let controlled: Arc<dyn Controlled> = Arc::new(Fake::default());
-        let door = Door::new(TOKEN).unwrap();
+        let mut door = Door { is_sealed: true, ..Door::default() };
+        door.certificates.operate.push("ops.example.net".to_owned());
         runtime.spawn(async move {
-            let listener = crate::http::listener(socket).unwrap();
+            let listener = listener::ready(socket).unwrap();
             serve(&listener, door, Some(tls), controlled).await;
         });
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(certificate.as_bytes()).unwrap()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let trusts = tokio_rustls::TlsConnector::from(Arc::new(config));
-        Sealed { runtime, address, trusts, _files: files }
+        let trusts = crate::tls::tests::connector(&certificate, None);
+        Sealed { runtime, address, certificate, clients, trusts, _files: files }
+    }
+
+    /// Asks with a client certificate and its key, in PEM.
+    fn ask_with(&mut self, client: &(String, String), request: &str) -> std::io::Result<String> {
+        self.trusts = crate::tls::tests::connector(&self.certificate, Some(client));
+        self.send("localhost", &format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n"))
     }
 
     /// Sends a request. Gives all that comes back.
@@ -333,6 +459,31 @@ fn behind_tls_the_page_is_asked_by_any_name_with_the_token() {
     assert!(shown.contains("<html"), "{shown}");
     // The certificate has another name than the client wants.
     assert!(page.send("files.example.net", "GET / HTTP/1.1\r\nHost: x\r\n\r\n").is_err());
+}
+
+#[test]
+fn a_client_certificate_has_the_role_of_its_name_and_must_be_valid() {
+    let mut page = Sealed::new();
+    let good = page.clients.client("prom.example.net", true);
+    let answer = page.ask_with(&good, "GET /api/v1/caller").unwrap();
+    assert!(answer.contains("\"name\":\"certificate prom.example.net\",\"role\":\"read\""), "{answer}");
+    let answer = page.ask_with(&good, "DELETE /api/v1/open-files/smb-1-2").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 403 "), "{answer}");
+    let operator = page.clients.client("ops.example.net", true);
+    let answer = page.ask_with(&operator, "DELETE /api/v1/open-files/smb-1-2").unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    // An expired one, one of another authority, and one that vouches for itself end the handshake.
+    let expired = page.clients.client("ops.example.net", false);
+    for bad in [expired, Authority::new().client("ops.example.net", true), pair()] {
+        let why = page.ask_with(&bad, "GET /api/v1/caller").unwrap_err();
+        assert!(why.to_string().to_lowercase().contains("alert"), "{why}");
+    }
+    // Without a certificate a token is needed, and a wrong token is refused beside a certificate.
+    page.trusts = crate::tls::tests::connector(&page.certificate, None);
+    assert!(page.ask("Host: x\r\n").starts_with("HTTP/1.1 401 "));
+    page.trusts = crate::tls::tests::connector(&page.certificate, Some(&good));
+    let answer = page.ask("Host: x\r\nAuthorization: Bearer wrong\r\n");
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("not known here"), "{answer}");
 }
 
 #[test]

@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::objects::encoded;
 use super::{ApiRequest, ApiResponse};
-use crate::{Controlled, UserChange, UserEntry};
+use crate::objects::{Refusal, RefusalKind};
+use crate::{Controlled, IdChange, UserChange, UserEntry};
 
 /// The fields of a user that can be set.
 const KEYS: [&str; 4] = ["password", "uid", "gid", "admin"];
@@ -67,7 +68,7 @@ impl ApiRequest {
         let Some(user) = find(server, name) else { return not_there(name) };
         match server.remove_user(&user.name) {
             Ok(()) => ApiResponse::ok(&json!({ "user": null, "notes": [] })),
-            Err(why) => ApiResponse::error(StatusCode::CONFLICT, &why),
+            Err(refusal) => ApiResponse::refused(&refusal),
         }
     }
 
@@ -87,10 +88,10 @@ impl ApiRequest {
 fn change(server: &dyn Controlled, name: String, add: bool, fields: &Map<String, Value>) -> ApiResponse {
     let mut notes = Vec::new();
     let change = read(&name, add, fields, server, &mut notes);
-    let changed = change.and_then(|change| server.change_user(change));
-    match changed {
+    let change = change.map_err(|why| Refusal::new(RefusalKind::Bad, why));
+    match change.and_then(|change| server.change_user(change)) {
         Ok(()) => ApiResponse::ok(&json!({ "user": find(server, &name), "notes": notes })),
-        Err(why) => bad(why),
+        Err(refusal) => ApiResponse::refused(&refusal),
     }
 }
 
@@ -101,11 +102,13 @@ fn read(
     server: &dyn Controlled,
     notes: &mut Vec<String>,
 ) -> Result<UserChange, String> {
-    let number = |key: &str| match fields.get(key) {
-        None | Some(Value::Null) => Ok(None),
+    let id = |key: &str| match fields.get(key) {
+        None => Ok(IdChange::Keep),
+        Some(Value::Null) => Ok(IdChange::ByName),
         Some(value) => {
             let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-            number.map(Some).ok_or_else(|| format!("`{key}` must be a number from 0 to {}", u32::MAX))
+            let wrong = || format!("`{key}` must be a number from 0 to {}, or null", u32::MAX);
+            number.map(IdChange::To).ok_or_else(wrong)
         }
     };
     let nt_hash = match fields.get("password") {
@@ -122,6 +125,6 @@ fn read(
         Some(Value::Bool(admin)) => Some(*admin),
         Some(_) => return Err("`admin` must be true or false".to_owned()),
     };
-    let (uid, gid) = (number("uid")?, number("gid")?);
+    let (uid, gid) = (id("uid")?, id("gid")?);
     Ok(UserChange { name: name.to_owned(), add, nt_hash, uid, gid, admin })
 }

@@ -73,6 +73,7 @@ function sizeForm(share) {
 
 // A switch of an account or a share.
 function switchBox(kind, object, key, label) {
+  if (!may("operate")) return element("span", object.settings[key] === true ? "on" : "off");
   const box = document.createElement("input");
   box.type = "checkbox";
   box.checked = object.settings[key] === true;
@@ -147,7 +148,8 @@ byId("user-form").addEventListener("submit", async (event) => {
   if (fields.password.value) body.password = fields.password.value;
   for (const key of ["uid", "gid"]) {
     const value = fields[key].value === "" ? null : Number(fields[key].value);
-    if (value !== null && (!user || value !== user[key])) body[key] = value;
+    // An emptied id of a user becomes that of the host's user of the same name.
+    if (value !== (user ? user[key] : null)) body[key] = value;
   }
   if (!user || fields.admin.checked !== user.admin) body.admin = fields.admin.checked;
   const changed = await change(user ? "PATCH" : "POST", user ? "users/" + encodeURIComponent(name) : "users", body);
@@ -174,7 +176,7 @@ function drawUsers(users) {
   fillByName("users", found.map((user) => ({
     name: user.name, version: JSON.stringify(user),
     cells: [user.name, user.uid, user.gid, user.admin ? "yes" : "no", user.source === "state" ? "kept by the server" : "in " + user.source, user.sid,
-      () => [button("Change", "Change user " + user.name, () => openUser(user)), button("Remove", "Remove user " + user.name, () => removeUser(user), "danger")]],
+      () => !may("administer") ? "–" : [button("Change", "Change user " + user.name, () => openUser(user)), button("Remove", "Remove user " + user.name, () => removeUser(user), "danger")]],
   })), users.length ? "No user fits." : "There is no user yet.");
 }
 

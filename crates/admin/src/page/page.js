@@ -1,6 +1,6 @@
 "use strict";
 // The admin page: asks the server once a second what it does, and shows it. plot.js draws, tables.js fills tables, forms.js
-// makes changes.
+// makes changes, tokens.js knows what the token's role may do.
 //
 // `poll` is the heart: it takes differences of two answers, keeps five minutes of them, and has the view that is looked at drawn.
 // `route` chooses that view by what stands behind the # of the address.
@@ -12,7 +12,7 @@ const MOST_HISTORIES = 64;
 let token = "";
 let last = null;          // the last answer, and the share that it was asked for
 let past = new Map();  // by the share's name, "" for all: what came in each second, the newest last
-let lists = { shares: [], accounts: [], users: [] };
+let lists = { shares: [], accounts: [], users: [], tokens: [] };
 let listed = 0;           // when these were asked for
 let view = "overview";
 
@@ -201,12 +201,12 @@ function drawLists(now) {
     const state = now.shares[share.name] || { gauges: {}, limits: null }, gauges = state.gauges, limits = state.limits;
     const isLimited = limited.has((share.settings.account || "").toLowerCase());
     const used = gauges.max_used_iops === undefined ? null : gauges.max_used_iops + " /s, " + shortNumber(gauges.max_used_bandwidth_bytes / MIB) + " MiB/s";
-    const cells = [() => shareLink(share.name), share.settings.account, share.settings.path, () => isLimited ? sizeForm(share) : "not limited",
+    const cells = [() => shareLink(share.name), share.settings.account, share.settings.path, () => isLimited ? ifMay("operate", sizeForm(share), share.settings.provisioned_gib) : "not limited",
       limits ? limits.iops + (limits.burst_iops > limits.iops ? ", burst " + limits.burst_iops : "") : null, used,
       limits ? shortNumber(limits.burst_credits) + " of " + shortNumber(limits.max_burst_credits) : null,
       limits ? limits.held : null, gauges.open_files,
       () => switchBox("shares", share, "metadata_caching", "Metadata caching of " + share.name),
-      () => button("Delete", "Delete share " + share.name, () => removeShare(share), "danger")];
+      () => ifMay("administer", button("Delete", "Delete share " + share.name, () => removeShare(share), "danger"))];
     return { name: share.name, version: share.version + (isLimited ? "" : " not limited"), cells };
   }), "There is no share yet.");
   fillByName("accounts", lists.accounts.map((account) => {
@@ -215,8 +215,9 @@ function drawLists(now) {
     return { name: account.name, version: account.version, cells };
   }), "There is no account. Accounts give several shares limits and settings in common.");
   drawUsers(lists.users);
+  drawTokens(lists.tokens);
   choices(byId("create").elements.account, "none", lists.accounts.map((one) => one.name), byId("create").elements.account.value);
-  const counts = { shares: lists.shares.length, accounts: lists.accounts.length, users: lists.users.length, sessions: now.sessions.total + now.nfs_clients.total, files: now.opens };
+  const counts = { shares: lists.shares.length, accounts: lists.accounts.length, users: lists.users.length, tokens: lists.tokens.length, sessions: now.sessions.total + now.nfs_clients.total, files: now.opens };
   for (const [name, count] of Object.entries(counts)) byId("count-" + name).textContent = count || "";
   drawFirstSteps(now);
 }
@@ -243,8 +244,9 @@ function drawFirstSteps(now) {
 // The loop -----------------------------------------------------------------------------------------------
 
 async function refresh() {
-  const [shares, accounts, users] = await Promise.all(["shares", "accounts", "users"].map((kind) => ask("GET", kind)));
-  lists = { shares, accounts, users };
+  const kinds = ["shares", "accounts", "users", ...may("administer") ? ["tokens"] : []];
+  const [shares, accounts, users, tokens = []] = await Promise.all(kinds.map((kind) => ask("GET", kind)));
+  lists = { shares, accounts, users, tokens };
   listed = Date.now();
   if (last) drawLists(last.answer);
 }
@@ -266,16 +268,24 @@ function keep(now, before, asked) {
   }
 }
 
-async function pollFiles() {
-  const find = byId("find-files").value.trim(), query = "?most=100&find=" + encodeURIComponent(find);
-  const [opens, locks] = await Promise.all([ask("GET", "open-files" + query), ask("GET", "locks" + query)]);
+// Both tables of the view of files, for the text that is looked for.
+const filesQuery = () => "&most=100&files=" + encodeURIComponent(byId("find-files").value.trim());
+
+function drawFilesOf(now, query) {
   // An older answer may come after a newer one while somebody types.
-  if (find === byId("find-files").value.trim()) drawFiles(opens, locks);
+  if (now.files && query === filesQuery()) drawFiles(now.files.opens, now.files.locks);
+}
+
+async function pollFiles() {
+  const query = filesQuery();
+  drawFilesOf(await ask("GET", "overview?share=" + query), query);
 }
 
 async function poll() {
+  if (!caller) await learnRole();
   const share = scope(), find = encodeURIComponent(byId("find").value.trim());
-  const now = await ask("GET", "overview?most=50&find=" + find + "&share=" + encodeURIComponent(share));
+  const query = view === "files" ? filesQuery() : "&most=50";
+  const now = await ask("GET", "overview?find=" + find + "&share=" + encodeURIComponent(share) + query);
   // The answer to a question that is not the one of this moment is of no use.
   if (share !== scope()) return;
   const before = last && last.answer;
@@ -296,7 +306,7 @@ async function poll() {
     } else if (view === "operations") drawApis(sample);
   }
   if (view === "sessions") drawSessions(now);
-  if (view === "files") await pollFiles();
+  if (view === "files") drawFilesOf(now, query);
   if (Date.now() - listed > LISTS_MS) await refresh();
   else drawLists(now);
   state("running", false);
@@ -312,6 +322,7 @@ async function run() {
     } catch (error) {
       if (error.status === 401) {
         sessionStorage.removeItem("token");
+        caller = null;
         byId("main").hidden = byId("body").hidden = byId("scope").hidden = true;
         showEntry();
         state(error.message, true);

@@ -59,9 +59,9 @@ function fillByName(table, rows, none) {
         if (!old) tr.append(made);
         else if (Array.isArray(content)) old.replaceWith(made);
         else if (old.textContent !== made.textContent) write(old, made.textContent);
-      } else if (!old || old.dataset.version !== version && !old.contains(document.activeElement)) {
+      } else if (!old || old.dataset.version !== caller.role + version && !old.contains(document.activeElement)) {
         const made = cell(content());
-        made.dataset.version = version;
+        made.dataset.version = caller.role + version;
         if (old) old.replaceWith(made);
         else tr.append(made);
       }
@@ -138,13 +138,13 @@ function drawFiles(opens, locks) {
     name: open.id, version: open.id,
     cells: [open.path, open.share, open.user, open.client || "away", open.protocol.toUpperCase(), inWords(open.access), inWords(open.sharing) || "nothing",
       open.caching && open.oplock + " (" + open.caching + ")", open.locks, shortTime(open.opened_at),
-      () => button("Close", "Close " + open.path + " of " + open.user, () => closeOpen(open), "danger")],
+      () => ifMay("operate", button("Close", "Close " + open.path + " of " + open.user, () => closeOpen(open), "danger"))],
   })), "No file is open.");
   byId("locks-title").textContent = partTitle("Locks", locks);
   fillByName("locks", locks.rows.map((lock, at) => ({
     name: lock.id + " " + at, version: lock.id + " " + lock.start,
     cells: [lock.path, lock.share, lock.user, lock.client || "away", lock.protocol.toUpperCase(), lock.kind === "R" ? "shared" : "exclusive", lock.start,
-      lock.size, () => !lock.id ? "–" : button("Release", "Release the lock of " + lock.user + " on " + lock.path + " from byte " + lock.start, () => closeLock(lock), "danger")],
+      lock.size, () => !lock.id || !may("operate") ? "–" : button("Release", "Release the lock of " + lock.user + " on " + lock.path + " from byte " + lock.start, () => closeLock(lock), "danger")],
   })), "No byte range is locked.");
 }
 

@@ -16,6 +16,7 @@ mod objects;
 mod page;
 mod status;
 mod table;
+mod token;
 mod transactions;
 mod usage;
 mod user;
@@ -40,6 +41,7 @@ pub fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         CliCommand::Link(args) => return link::run(&args),
         CliCommand::Serve(args) => serve::run(&args),
         CliCommand::User { command } => user::run(command),
+        CliCommand::Token { command } => token::run(command),
         CliCommand::Account { command } => account::run(command),
         CliCommand::Share { command } => objects::run(Kind::Share, command),
         CliCommand::Config { command } => config::run(&command),

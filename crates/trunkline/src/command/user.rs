@@ -1,6 +1,6 @@
 //! `trunkline user add|list|remove|passwd`: asks the running server, else works on the state directly.
 
-use admin::{Request, Response, UserChange, UserEntry};
+use admin::{IdChange, Request, Response, UserChange, UserEntry};
 
 use super::control;
 use crate::cli::{LocationArgs, UserCommand};
@@ -17,8 +17,8 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
             let change = UserChange {
                 nt_hash: Some(principals::nt_hash(&password)),
                 add: true,
-                uid: host.uid,
-                gid: host.gid,
+                uid: host.uid.into(),
+                gid: host.gid.into(),
                 admin: Some(host.admin),
                 name,
             };
@@ -30,7 +30,8 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
         UserCommand::Passwd { name, password: from, location } => {
             let password = password::obtain(&name, from.password_file.as_deref())?;
             let nt_hash = Some(principals::nt_hash(&password));
-            let change = UserChange { name, add: false, nt_hash, uid: None, gid: None, admin: None };
+            let (uid, gid) = (IdChange::Keep, IdChange::Keep);
+            let change = UserChange { name, add: false, nt_hash, uid, gid, admin: None };
             let name = change.name.clone();
             change_user(&location, change)?;
             password::warn_of_weakness(&name, &password);
@@ -40,7 +41,7 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
             let dir = control::state_dir(&location)?;
             if control::ask(&dir, &Request::RemoveUser { name: name.clone() })?.is_none() {
                 match StateDir::open_existing(&dir)? {
-                    Some(state) => principals::remove(state.store(), &name).map_err(anyhow::Error::msg)?,
+                    Some(state) => principals::remove(state.store(), &name)?,
                     None => anyhow::bail!("there is no state directory {}; see --state-dir", dir.display()),
                 }
             }
@@ -58,7 +59,7 @@ fn change_user(location: &LocationArgs, change: UserChange) -> anyhow::Result<()
         let Some(state) = state else {
             anyhow::bail!("there is no state directory {}; see --state-dir", dir.display());
         };
-        principals::change(state.store(), change).map_err(anyhow::Error::msg)?;
+        principals::change(state.store(), change)?;
     }
     Ok(())
 }

@@ -1,14 +1,17 @@
 //! `[admin]`: checks of the settings for the admin page, the metrics and the records.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use admin::tls::{Tls, Unusable};
+use admin::door::CertificateRoles;
+use admin::listener::is_reached_from_elsewhere;
+use admin::tls::{Tls, TlsFiles, Unusable};
 
 use super::setting::{ConfigError, Setting};
 use super::tables::{Admin, Config};
 
 impl Admin {
-    /// The certificate of the admin page with its key. None if the page is served without TLS.
+    /// TLS for the admin page and for metrics that other hosts read. None without its files.
     ///
     /// # Errors
     /// The file that is missing or invalid, with the setting to change.
@@ -16,39 +19,81 @@ impl Admin {
         let wrong = |setting: &Setting<PathBuf>, key: &str, why: &str| {
             ConfigError(format!("{}: `{key}` in [admin]: {why}", config.location(&setting.origin)))
         };
-        match (&self.tls_certificate, &self.tls_key) {
-            (None, None) => Ok(None),
-            (Some(certificate), Some(key)) => {
-                Tls::load(&certificate.value, &key.value).map(Some).map_err(|unusable| match unusable {
-                    Unusable::Certificate(why) => wrong(certificate, "tls_certificate", &why),
-                    Unusable::Key(why) => wrong(key, "tls_key", &why),
-                })
-            }
+        let (certificate, key) = match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => (certificate, key),
             (Some(certificate), None) => {
-                Err(wrong(certificate, "tls_certificate", "its key is missing; set `tls_key` too"))
+                return Err(wrong(certificate, "tls_certificate", "its key is missing; set `tls_key` too"));
             }
             (None, Some(key)) => {
-                Err(wrong(key, "tls_key", "its certificate is missing; set `tls_certificate` too"))
+                return Err(wrong(key, "tls_key", "its certificate is missing; set `tls_certificate` too"));
             }
+            (None, None) => {
+                return match &self.tls_client_ca {
+                    Some(authorities) => {
+                        let why = "without TLS there are no client certificates; set `tls_certificate` and \
+                                   `tls_key` too";
+                        Err(wrong(authorities, "tls_client_ca", why))
+                    }
+                    None => Ok(None),
+                };
+            }
+        };
+        let files = TlsFiles {
+            certificate: certificate.value.clone(),
+            key: key.value.clone(),
+            client_ca: self.tls_client_ca.as_ref().map(|authorities| authorities.value.clone()),
+        };
+        Tls::load(files).map(Some).map_err(|unusable| match (unusable, &self.tls_client_ca) {
+            (Unusable::ClientCa(why), Some(authorities)) => wrong(authorities, "tls_client_ca", &why),
+            (Unusable::Key(why), _) => wrong(key, "tls_key", &why),
+            (Unusable::Certificate(why) | Unusable::ClientCa(why), _) => {
+                wrong(certificate, "tls_certificate", &why)
+            }
+        })
+    }
+
+    /// The roles of client certificates by their names.
+    pub fn certificate_roles(&self) -> CertificateRoles {
+        CertificateRoles {
+            operate: self.tls_client_operate.value.clone(),
+            administer: self.tls_client_administer.value.clone(),
         }
     }
 }
 
-/// Checks the address of the admin page: other hosts may reach it only over TLS.
+/// Checks the addresses of the admin page and of the metrics: other hosts may reach them only over TLS.
 ///
 /// # Errors
 /// The setting to change.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
-    let tls = config.admin.tls(config)?;
-    match &config.admin.listen {
-        Some(Setting { value: at, origin }) if tls.is_none() && !at.ip().to_canonical().is_loopback() => {
+    let admin = &config.admin;
+    let has_tls = admin.tls(config)?.is_some();
+    let is_sealed = |setting: &Option<Setting<SocketAddr>>, what: &str, more: &str| match setting {
+        Some(Setting { value: at, origin }) if !has_tls && is_reached_from_elsewhere(*at) => {
             let location = config.location(origin);
             Err(ConfigError(format!(
-                "{location}: the admin page at {at} can be reached from other hosts, which needs TLS: set \
+                "{location}: {what} at {at} can be reached from other hosts, which needs TLS{more}: set \
                  `tls_certificate` and `tls_key` in [admin], or give 127.0.0.1:PORT or [::1]:PORT"
             )))
         }
         _ => Ok(()),
+    };
+    is_sealed(&admin.listen, "the admin page", "")?;
+    is_sealed(
+        &admin.metrics,
+        "metrics",
+        ", and a token (`trunkline token add NAME --role read`) or a client certificate (`tls_client_ca`)",
+    )?;
+    let lists = [
+        (&admin.tls_client_operate, "tls_client_operate"),
+        (&admin.tls_client_administer, "tls_client_administer"),
+    ];
+    match lists.into_iter().find(|(names, _)| !names.value.is_empty() && admin.tls_client_ca.is_none()) {
+        Some((names, key)) => Err(ConfigError(format!(
+            "{}: `{key}` in [admin]: no client certificate is accepted; set `tls_client_ca` too",
+            config.location(&names.origin)
+        ))),
+        None => Ok(()),
     }
 }
 
@@ -74,24 +119,44 @@ mod tests {
     }
 
     #[test]
-    fn metrics_are_for_this_host_alone() {
-        let value = |config: crate::config::Config| config.admin.metrics.map(|metrics| metrics.value);
-        let of = |text: &str| read::parse("t", text, Path::new("/")).map(value);
-        assert_eq!(of(""), Ok(None));
-        assert_eq!(of("[admin]\n"), Ok(None));
-        for address in ["127.0.0.1:9445", "[::1]:0", "127.8.8.8:80"] {
+    fn metrics_are_for_this_host_alone_without_tls() {
+        let of = |text: &str| {
+            let config = read::parse("t", text, Path::new("/none")).map_err(|e| e.0)?;
+            super::check(&config).map(|()| config.admin.metrics.map(|metrics| metrics.value)).map_err(|e| e.0)
+        };
+        assert_eq!((of(""), of("[admin]\n")), (Ok(None), Ok(None)));
+        for address in ["127.0.0.1:9445", "[::1]:0", "127.8.8.8:80", "[::ffff:127.0.0.1]:1"] {
             let text = format!("[admin]\nmetrics = \"{address}\"\n");
             assert_eq!(of(&text), Ok(Some(address.parse().unwrap())));
         }
-        for (bad, why) in [
-            ("0.0.0.0:9445", "can be reached from other hosts"),
-            ("[::]:9445", "can be reached from other hosts"),
-            ("192.0.2.1:9445", "can be reached from other hosts"),
-            ("localhost:9445", "is not an address with a port"),
-            ("127.0.0.1", "is not an address with a port"),
-        ] {
-            let error = of(&format!("[admin]\nmetrics = \"{bad}\"\n")).unwrap_err().0;
-            assert!(error.starts_with("t:2: `metrics` in [admin]: ") && error.contains(why), "{error}");
+        for open in ["0.0.0.0:9445", "[::]:9445", "192.0.2.1:9445"] {
+            let why = of(&format!("[admin]\nmetrics = \"{open}\"\n")).unwrap_err();
+            let wanted =
+                format!("line 2: metrics at {open} can be reached from other hosts, which needs TLS, ");
+            assert!(why.starts_with(&wanted) && why.lines().count() == 1, "{why}");
+            for setting in ["`tls_certificate` and `tls_key`", "trunkline token add", "`tls_client_ca`"] {
+                assert!(why.contains(setting), "{why}");
+            }
+        }
+        for bad in ["localhost:9445", "127.0.0.1"] {
+            let why = of(&format!("[admin]\nmetrics = \"{bad}\"\n")).unwrap_err();
+            assert!(why.contains("is not an address with a port"), "{why}");
+        }
+    }
+
+    #[test]
+    fn client_certificates_need_tls_and_their_names_an_authority() {
+        let of = |text: &str| {
+            let config = read::parse("t", text, Path::new("/none")).map_err(|e| e.0)?;
+            super::check(&config).map_err(|e| e.0)
+        };
+        let why = of("[admin]\ntls_client_ca = \"ca.pem\"\n").unwrap_err();
+        assert!(why.starts_with("line 2: `tls_client_ca` in [admin]: without TLS"), "{why}");
+        for key in ["tls_client_operate", "tls_client_administer"] {
+            let why = of(&format!("[admin]\n{key} = [\"ops.example.net\"]\n")).unwrap_err();
+            assert!(why.starts_with(&format!("line 2: `{key}` in [admin]: no client")), "{why}");
+            let why = of(&format!("[admin]\n{key} = [\"*.example.net\"]\n")).unwrap_err();
+            assert!(why.contains("without wildcards"), "{why}");
         }
     }
 

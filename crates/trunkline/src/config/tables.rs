@@ -22,7 +22,7 @@ use super::table::{Fallback, Field, KeyDescription, ShownSetting, settings};
 use super::values::{
     self, Access, AccountKind, Advertised, Authentication, Cipher, Dialect, Encryption, Formula, LogFormat,
     LogLevel, Network, Rss, SendFile, ShareProtocol, Signing, Spn, Squash, Symlinks, address, filled,
-    metrics_address, netbios, netbios_of, network, pattern, socket_address, spn_name,
+    netbios, netbios_of, network, pattern, socket_address, spn_name,
 };
 
 /// The whole configuration.
@@ -188,14 +188,25 @@ settings! {
 
     /// Access for administrators and monitoring.
     pub struct Admin(above: ()) {
-        /// Address of the metrics over HTTP, for this host only (docs/metrics.md).
-        metrics: SocketAddr { Text(metrics_address), start, unset "nowhere", "\"127.0.0.1:9445\"" }
+        /// Address of the metrics over HTTP. Other hosts can reach it only over TLS and with a token or a
+        /// client certificate (docs/metrics.md).
+        metrics: SocketAddr { Text(socket_address), start, unset "nowhere", "\"127.0.0.1:9445\"" }
         /// Address of the admin page and its API. Other hosts can reach it only over TLS (docs/admin.md).
         listen: SocketAddr { Text(socket_address), start, unset "nowhere", "\"127.0.0.1:9446\"" }
-        /// Certificate chain of the admin page in PEM.
+        /// Certificate chain of the admin page and of the metrics for other hosts, in PEM.
         tls_certificate: PathBuf { File, start, unset "no TLS", "\"page.pem\"" }
         /// Private key of the certificate in PEM.
         tls_key: PathBuf { File, start, unset "no TLS", "\"page.key\"" }
+        /// Authorities of client certificates in PEM. A client with such a certificate needs no token and has
+        /// the role `read`.
+        tls_client_ca: PathBuf { File, start, unset "no client certificates", "\"clients.pem\"" }
+        /// DNS names of client certificates with the role `operate`.
+        tls_client_operate: Vec<String> { ListFormat::any(Text(values::dns_name)), start, or Vec::new() }
+        /// DNS names of client certificates with the role `administer`.
+        tls_client_administer: Vec<String> { ListFormat::any(Text(values::dns_name)), start, or Vec::new() }
+        /// Whether the token in the file `admin-token` of the state directory is valid. It has the role
+        /// `administer`.
+        file_token: bool { Flag, live, or true }
         /// File that receives a line of JSON for each request (docs/metrics.md).
         records: PathBuf { File, start, unset "nothing is recorded", "\"requests.jsonl\"" }
         /// One of this many requests of each connection is recorded.

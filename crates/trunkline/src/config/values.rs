@@ -253,19 +253,18 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| format!("`{text}` is not an address with a port, such as 127.0.0.1:9445"))
 }
 
-/// Parses a loopback address and a port.
+/// Parses the DNS name of a certificate.
 ///
 /// # Errors
 /// The mistake in the text.
-pub fn metrics_address(text: &str) -> Result<SocketAddr, String> {
-    let address = socket_address(text)?;
-    if address.ip().to_canonical().is_loopback() {
-        return Ok(address);
+pub fn dns_name(name: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+    };
+    match name.split('.').all(is_label) {
+        true => Ok(name.to_lowercase()),
+        false => Err(format!("`{name}` must be a DNS name without wildcards, such as ops.example.net")),
     }
-    Err(format!(
-        "`{text}` can be reached from other hosts, but metrics are neither protected nor encrypted; give \
-         127.0.0.1:PORT or [::1]:PORT, and forward it with a program on this host that protects it"
-    ))
 }
 
 /// Parses a host name or an address as clients write it, without a service before it or a port after it.

@@ -4,6 +4,8 @@
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
+use admin::listener::is_reached_from_elsewhere;
+
 use super::listen::{AdminBound, BoundEndpoint, BoundListeners, NfsBound};
 use super::plan::ServePlan;
 use crate::config::endpoints::{EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
@@ -262,17 +264,24 @@ fn percent(text: &str) -> String {
 pub fn admin(plan: &ServePlan, bound: &AdminBound, state: &StateDir) -> String {
     let at =
         |listener: &Option<TcpListener>| listener.as_ref().and_then(|listener| listener.local_addr().ok());
-    let mut out = String::new();
-    if let Some(at) = at(&bound.metrics) {
-        out += &format!("\n  metrics    http://{at}/metrics\n");
-    }
-    if let Some(at) = at(&bound.page) {
-        let token = state.path().join(super::ADMIN_TOKEN);
-        let scheme = if plan.config.admin.tls_certificate.is_some() { "https" } else { "http" };
-        // For a wildcard address, one by which the host is reached.
+    // For a wildcard address, one by which the host is reached.
+    let authority = |at: SocketAddr| {
         let host = reached_by(plan, &[at]);
         let host = if host.contains(':') { format!("[{host}]") } else { host };
-        out += &format!("\n  admin      {scheme}://{host}:{}/   (token: {})\n", at.port(), token.display());
+        format!("{host}:{}", at.port())
+    };
+    let mut out = String::new();
+    if let Some(at) = at(&bound.metrics) {
+        let scheme = if is_reached_from_elsewhere(at) { "https" } else { "http" };
+        out += &format!("\n  metrics    {scheme}://{}/metrics\n", authority(at));
+    }
+    if let Some(at) = at(&bound.page) {
+        let scheme = if plan.config.admin.tls_certificate.is_some() { "https" } else { "http" };
+        let token = match plan.config.admin.file_token.value {
+            true => state.path().join(super::ADMIN_TOKEN).display().to_string(),
+            false => "trunkline token add NAME --role administer".to_owned(),
+        };
+        out += &format!("\n  admin      {scheme}://{}/   (token: {token})\n", authority(at));
     }
     out
 }

@@ -1,12 +1,15 @@
 //! The running server, as the control socket, the admin API and the signals see it.
 
+mod users;
+
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use admin::access::{Caller, NewToken, TokenEntry, TokenRefusal, TokenRequest};
 use admin::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, RefusalKind};
-use admin::open_files::ClosedState;
+use admin::open_files::{ClosedState, FileInUse};
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
 use admin::{
@@ -23,7 +26,7 @@ use crate::changes::{self, Edited, object};
 use crate::config::{Config, Overrides, Sources, check};
 use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
-use crate::state::store::Store;
+use crate::tokens::{self, FileToken, Tokens};
 use crate::{account_keys, calendar, password, principals, reference};
 
 /// The time that the health of the server waits for the directories of its shares.
@@ -38,6 +41,7 @@ pub struct Control {
     addresses: Vec<SocketAddr>,
     server: Arc<dyn FileServer>,
     directories: ShareCheck,
+    tokens: Tokens,
     started_at: String,
     stop: Notify,
     is_stopping: AtomicBool,
@@ -60,6 +64,7 @@ impl Control {
         sources: Sources,
         addresses: Vec<SocketAddr>,
         server: Arc<dyn FileServer>,
+        tokens: Tokens,
     ) -> Control {
         let directories = ShareCheck::of(plan.config.shares.len());
         Control {
@@ -69,6 +74,7 @@ impl Control {
             addresses,
             server,
             directories,
+            tokens,
             started_at: calendar::now(),
             stop: Notify::new(),
             is_stopping: AtomicBool::new(false),
@@ -98,6 +104,13 @@ impl Control {
     /// The file server.
     pub fn server(&self) -> &dyn FileServer {
         &*self.server
+    }
+
+    /// Stores when tokens were last used.
+    pub fn keep_token_uses(&self) {
+        if let Err(error) = self.tokens.keep_uses(self.state.store()) {
+            tracing::warn!(%error, "the last uses of tokens could not be stored");
+        }
     }
 
     /// Returns when the server is told to stop.
@@ -140,7 +153,9 @@ impl Control {
                     .to_owned(),
             );
         }
+        let file_token = FileToken::read(&self.state, &config).map_err(|e| e.to_string())?;
         self.serve(&mut current, config)?;
+        self.tokens.set_file(file_token);
         if let Err(error) = self.state.accept_changes(sources.changes.as_deref()) {
             tracing::warn!(%error, "the next start will report that the file of changes differs from the \
                                     server's version");
@@ -164,29 +179,6 @@ impl Control {
         current.sources = edited.sources;
         self.prune_keys(&before, current);
         Ok(())
-    }
-
-    /// Changes a stored user and applies the change. If one of the two fails, neither is done.
-    fn with_user(
-        &self,
-        current: &mut ServedConfig,
-        name: &str,
-        change: impl FnOnce(&Store) -> Result<(), String>,
-    ) -> Result<(), String> {
-        let store = self.state.store();
-        let before = store.user(name).map_err(|e| e.to_string())?;
-        change(store)?;
-        let config = current.plan.config.clone();
-        let Err(why) = self.serve(current, config) else { return Ok(()) };
-        let undone = match &before {
-            Some(user) => store.put_user(user),
-            None => store.remove_user(name).map(|_| ()),
-        };
-        if let Err(error) = undone {
-            tracing::error!(%error, user = name, "a user change that could not be undone takes effect with \
-                                                  the next change");
-        }
-        Err(why)
     }
 
     /// Refuses to delete a share that is in use.
@@ -278,40 +270,35 @@ impl Controlled for Control {
         Ok((principals::nt_hash(password), password::weakness(user, password).map(str::to_owned)))
     }
 
-    fn change_user(&self, change: UserChange) -> Result<(), String> {
-        let mut current = self.lock();
-        let key = change.name.to_lowercase();
-        let file = current.plan.config.users.get(&key).and_then(|user| user.password_file.as_ref());
-        if let Some(file) = file {
-            let path = file.value.display();
-            return Err(format!(
-                "the password of `{}` is in {path}; change it there and reload",
-                change.name
-            ));
-        }
-        let name = change.name.clone();
-        self.with_user(&mut current, &name, |store| principals::change(store, change))?;
-        tracing::info!(user = %name, "user changed");
-        Ok(())
+    fn change_user(&self, change: UserChange) -> Result<(), Refusal> {
+        self.put_user(change)
     }
 
-    fn remove_user(&self, name: &str) -> Result<(), String> {
-        let mut current = self.lock();
-        if current.plan.config.users.contains_key(&name.to_lowercase()) {
-            return Err(format!(
-                "`{name}` is a user of the configuration file; remove that [[user]] there and reload"
-            ));
-        }
-        let mut shares = current.plan.config.shares.values();
-        let named = shares.find(|share| share.users.contains_key(&name.to_lowercase()));
-        if let Some(share) = named {
-            let share = &share.name.value;
-            return Err(format!(
-                "`users` of share `{share}` names `{name}`; remove it there and reload first"
-            ));
-        }
-        self.with_user(&mut current, name, |store| principals::remove(store, name))?;
-        tracing::info!(user = %name, "user removed");
+    fn remove_user(&self, name: &str) -> Result<(), Refusal> {
+        self.delete_user(name)
+    }
+
+    fn caller(&self, token: &str) -> Result<Caller, TokenRefusal> {
+        self.tokens.caller(self.state.store(), token)
+    }
+
+    fn tokens(&self) -> Vec<TokenEntry> {
+        self.tokens.list(self.state.store()).unwrap_or_else(|error| {
+            tracing::error!(%error, "the tokens cannot be read");
+            Vec::new()
+        })
+    }
+
+    fn add_token(&self, request: TokenRequest) -> Result<NewToken, Refusal> {
+        let made = tokens::make(self.state.store(), request)?;
+        let TokenEntry { name, role, expires, .. } = &made.entry;
+        tracing::info!(token = name, %role, expires, "token made");
+        Ok(made)
+    }
+
+    fn revoke_token(&self, name: &str) -> Result<(), Refusal> {
+        self.tokens.revoke(self.state.store(), name)?;
+        tracing::info!(token = name, "token revoked");
         Ok(())
     }
 
@@ -406,7 +393,8 @@ impl Controlled for Control {
     fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {
         let closed = self.server.close_open(close_id);
         let closed = closed.ok_or_else(|| Refusal::new(RefusalKind::NotFound, "it is not open any more"))?;
-        let ClosedState { protocol, share, path, user, opens, lock_owners, delegations } = &closed;
+        let ClosedState { file, opens, lock_owners, delegations } = &closed;
+        let FileInUse { protocol, share, path, user } = file;
         tracing::info!(
             close_id,
             protocol,
@@ -526,12 +514,13 @@ mod tests {
         let plan = ServePlan::new(config, Vec::new(), &state);
         let told = Arc::new(Mutex::new(Vec::new()));
         let server = Arc::new(Fake(Arc::clone(&told)));
-        (Control::new(overrides, state, plan, sources, Vec::new(), server), told)
+        (Control::new(overrides, state, plan, sources, Vec::new(), server, Tokens::default()), told)
     }
 
     fn ann() -> UserChange {
         let nt_hash = Some(admin::NtHash([1; 16]));
-        UserChange { name: "ann".to_owned(), add: true, nt_hash, uid: None, gid: None, admin: None }
+        let (uid, gid) = (admin::IdChange::Keep, admin::IdChange::Keep);
+        UserChange { name: "ann".to_owned(), add: true, nt_hash, uid, gid, admin: None }
     }
 
     #[test]
@@ -667,8 +656,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
         let (control, told) = control(dir.path(), user);
-        assert!(control.change_user(ann()).unwrap_err().contains("change it there"));
-        assert!(control.remove_user("ann").unwrap_err().contains("remove that [[user]]"));
+        assert!(control.change_user(ann()).unwrap_err().text.contains("change it there"));
+        assert!(control.remove_user("ann").unwrap_err().text.contains("remove that [[user]]"));
         assert!(told.lock().unwrap().is_empty());
     }
 

@@ -19,7 +19,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::api::door::Door;
+use admin::door::Door;
+use admin::listener::{self, is_reached_from_elsewhere};
 use admin::tls::Tls;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -27,11 +28,15 @@ use crate::cli::ServeArgs;
 use crate::config::{Config, Overrides, Sources, check};
 use crate::discovery::{self, Announced};
 use crate::state::{ADMIN_TOKEN, StateDir};
+use crate::tokens::{FileToken, Tokens};
 use crate::{log, principals};
 use banner::Credentials;
 use control::Control;
 use listen::{AdminBound, BoundListeners, NfsBound};
 use plan::ServePlan;
+
+/// The time between two writes of when tokens were last used.
+const TOKEN_USES: Duration = Duration::from_secs(600);
 
 /// The time that requests have to finish when the server stops.
 const DRAIN: Duration = Duration::from_secs(20);
@@ -61,26 +66,33 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let principals = principals::resolve(&config, &state)?;
     let plan = ServePlan::new(config, principals, &state);
     print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
-    let door = door(&admin, &state)?;
-    let tls = plan.config.admin.tls(&plan.config)?.map(Arc::new);
+    let tokens = Tokens::new(FileToken::read(&state, &plan.config)?);
+    if plan.config.admin.listen.is_some() && !tokens.has_file() && state.store().tokens()?.is_empty() {
+        tracing::warn!("there is no token for the admin page; `trunkline token add` makes one");
+    }
     print!("{}", banner::admin(&plan, &admin, &state));
+    let entrance = Entrance::new(&plan)?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
-    let control = Arc::new(Control::new(overrides, state, plan, sources, addresses, server));
-    runtime.block_on(supervise(&control, signals, admin, door.map(|door| (door, tls))))
+    let control = Arc::new(Control::new(overrides, state, plan, sources, addresses, server, tokens));
+    runtime.block_on(supervise(&control, signals, admin, entrance))
 }
 
-/// The authentication of the admin page, if the page is open.
-fn door(admin: &AdminBound, state: &StateDir) -> anyhow::Result<Option<Door>> {
-    if admin.page.is_none() {
-        return Ok(None);
+/// The way into the listeners for administrators.
+#[derive(Debug, Clone, Default)]
+struct Entrance {
+    door: Door,
+    tls: Option<Arc<Tls>>,
+}
+
+impl Entrance {
+    /// The entrance of a configuration, with TLS if it has the files.
+    fn new(plan: &ServePlan) -> anyhow::Result<Entrance> {
+        let tls = plan.config.admin.tls(&plan.config)?.map(Arc::new);
+        let certificates = plan.config.admin.certificate_roles();
+        Ok(Entrance { door: Door { is_sealed: tls.is_some(), certificates }, tls })
     }
-    let told = |why: String| anyhow::anyhow!("{}: {why}", state.path().join(ADMIN_TOKEN).display());
-    let token = state.token(ADMIN_TOKEN).map_err(|e| told(e.to_string()))?;
-    Door::new(&token)
-        .map(Some)
-        .map_err(|why| told(format!("{why}; remove the file, and a new one is generated")))
 }
 
 /// The checked prerequisites of a server.
@@ -150,29 +162,16 @@ async fn supervise(
     control: &Arc<Control>,
     mut signals: Signals,
     admin: AdminBound,
-    entrance: Option<(Door, Option<Arc<Tls>>)>,
+    entrance: Entrance,
 ) -> anyhow::Result<()> {
     let socket = admin::server::ControlSocket::bind(control.state().path())
         .map_err(|e| anyhow::anyhow!("the control socket in {}: {e}", control.state().path().display()))?;
     let controlled: Arc<dyn admin::Controlled> = Arc::<Control>::clone(control);
-    let metrics = admin.metrics.map(admin::http::listener).transpose()?;
-    let telling = async {
-        match &metrics {
-            Some(listener) => admin::http::serve(listener, Arc::clone(&controlled)).await,
-            None => std::future::pending().await,
-        }
-    };
-    let page = admin.page.map(admin::http::listener).transpose()?;
-    let showing = async {
-        match page.as_ref().zip(entrance) {
-            Some((listener, (door, tls))) => {
-                admin::api::serve(listener, door, tls, Arc::clone(&controlled)).await;
-            }
-            None => std::future::pending().await,
-        }
-    };
+    let telling = tell(admin.metrics, entrance.clone(), Arc::clone(&controlled))?;
+    let showing = show(admin.page, entrance, Arc::clone(&controlled))?;
+    let keeping = keep_token_uses(control);
     let answering = async { socket.serve(Arc::clone(&controlled)).await };
-    tokio::pin!(answering, telling, showing);
+    tokio::pin!(answering, telling, showing, keeping);
     let announced = announce(control).await;
     notify::ready();
     tracing::info!(shares = ?control.plan().share_names(), listen = ?control.addresses(), "serving");
@@ -181,6 +180,7 @@ async fn supervise(
             () = &mut answering => {}
             () = &mut telling => {}
             () = &mut showing => {}
+            () = &mut keeping => {}
             _ = signals.hangup.recv() => {
                 notify::reloading();
                 let control = Arc::clone(control);
@@ -198,7 +198,11 @@ async fn supervise(
     tracing::info!("stopping: answering the received requests");
     announced.end().await;
     let ending = Arc::clone(control);
-    let mut draining = tokio::task::spawn_blocking(move || ending.server().drain(DRAIN));
+    let end = move || {
+        ending.keep_token_uses();
+        ending.server().drain(DRAIN)
+    };
+    let mut draining = tokio::task::spawn_blocking(end);
     // Monitoring is answered until the end: the server is alive and not ready.
     let clean = loop {
         tokio::select! {
@@ -213,6 +217,46 @@ async fn supervise(
     } else {
         Err(Failed(format!("requests were still running after {} s; they were cut off", DRAIN.as_secs()))
             .into())
+    }
+}
+
+/// Serves the metrics, if they have an address.
+fn tell(
+    socket: Option<std::net::TcpListener>,
+    entrance: Entrance,
+    controlled: Arc<dyn admin::Controlled>,
+) -> std::io::Result<impl Future<Output = ()>> {
+    let listener = socket.map(listener::ready).transpose()?;
+    Ok(async move {
+        let Some(listener) = listener else { return std::future::pending().await };
+        // On loopback metrics are read without TLS and without a token.
+        let is_sealed = listener.local_addr().is_ok_and(is_reached_from_elsewhere);
+        let Entrance { door, tls } = if is_sealed { entrance } else { Entrance::default() };
+        admin::http::serve(&listener, door, tls, controlled).await;
+    })
+}
+
+/// Serves the admin page, if it has an address.
+fn show(
+    socket: Option<std::net::TcpListener>,
+    entrance: Entrance,
+    controlled: Arc<dyn admin::Controlled>,
+) -> std::io::Result<impl Future<Output = ()>> {
+    let listener = socket.map(listener::ready).transpose()?;
+    Ok(async move {
+        let Some(listener) = listener else { return std::future::pending().await };
+        admin::api::serve(&listener, entrance.door, entrance.tls, controlled).await;
+    })
+}
+
+/// Stores now and then when tokens were last used.
+async fn keep_token_uses(control: &Arc<Control>) {
+    let mut ticks = tokio::time::interval(TOKEN_USES);
+    loop {
+        ticks.tick().await;
+        let control = Arc::clone(control);
+        // It waits for the disk.
+        let _ = tokio::task::spawn_blocking(move || control.keep_token_uses()).await;
     }
 }
 

@@ -12,6 +12,7 @@ use std::path::Path;
 
 use admin::{AccountKey, AccountKeys, NtHash};
 
+use super::store::tokens::StoredToken;
 use super::store::{BurstCredits, Identity, StoredUser};
 use super::{ADMIN_TOKEN, FIRST_PASSWORD, StateDir};
 use crate::config::CHANGES;
@@ -33,6 +34,7 @@ struct Content {
     identity: Identity,
     users: Vec<StoredUser>,
     keys: AccountKeys,
+    tokens: Vec<StoredToken>,
     numbers: Vec<u32>,
     credits: Option<BurstCredits>,
     usage: Option<(u64, u64)>,
@@ -56,6 +58,15 @@ fn filled(dir: &Path) -> StateDir {
     store
         .put_account_keys("lab", &AccountKeys { key1: Some(AccountKey("secret".to_owned())), key2: None })
         .unwrap();
+    let token = StoredToken {
+        name: "ops".to_owned(),
+        role: admin::access::Role::Operate,
+        hash: [5; 32],
+        created_ns: 1,
+        expires_ns: None,
+        last_used_ns: None,
+    };
+    store.add_token(&token, 1).unwrap();
     store.keep_burst_credits(&[(1, BurstCredits { count: 7, at_ns: 1 })]).unwrap();
     store.keep_usage(&[(1, (10, 1))]).unwrap();
     state.secret(SECRET).unwrap();
@@ -78,6 +89,7 @@ fn read(dir: &Path) -> Result<(Content, Vec<String>), String> {
         identity: store.identity(),
         users: store.users().unwrap(),
         keys: store.account_keys("lab").unwrap(),
+        tokens: store.tokens().unwrap(),
         numbers: (0..20)
             .flat_map(|n| {
                 [

@@ -5,11 +5,12 @@
 //! never given to another user, so that descriptors on disk keep their meaning. Keys of accounts are stored
 //! as they are, since administrators may ask for them again.
 //!
-//! [`records`] stores the bytes and detects damage.
+//! [`records`] stores the bytes and detects damage. [`tokens`] has the tokens of administrators.
 
 mod old_format;
 mod panic_guard;
 mod records;
+pub mod tokens;
 
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +35,8 @@ const ACCOUNT_KEYS: Table = Table("account_keys");
 const IDENTITY: Table = Table("identity");
 /// Key: a file's name. Value: the content that was written to that file of the state directory.
 const FILES: Table = Table("files");
-const TABLES: [Table; 8] = [USERS, RIDS, VOLUMES, BURST_CREDITS, USAGE, ACCOUNT_KEYS, IDENTITY, FILES];
+const TABLES: [Table; 9] =
+    [USERS, RIDS, VOLUMES, BURST_CREDITS, USAGE, ACCOUNT_KEYS, IDENTITY, FILES, tokens::TOKENS];
 
 /// Keys of `IDENTITY`.
 const GUID: &str = "guid";

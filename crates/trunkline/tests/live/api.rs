@@ -52,6 +52,11 @@ impl Api {
         (status, tag, serde_json::from_str(body).unwrap())
     }
 
+    /// The status of an answer to another token.
+    fn status_of(&self, token: &str) -> u16 {
+        Api { token: token.to_owned(), at: self.at }.exchange("GET", "status", "*", None).0
+    }
+
     /// Sends a request on another thread, so that the test's own clients continue.
     async fn ask(
         self: &Arc<Api>,
@@ -197,4 +202,104 @@ async fn a_user_is_added_changed_and_removed_and_the_password_stands_nowhere() {
         let text = std::fs::read_to_string(server.program.path().join(file)).unwrap();
         assert!(!text.contains(first) && !text.contains(second), "{file}");
     }
+}
+
+#[tokio::test]
+async fn a_token_may_do_what_its_role_says_until_it_is_revoked() {
+    let mut server = LiveServer::start();
+    let made = |said: String| said.lines().next().unwrap().to_owned();
+    let read = made(server.says("token add prom --role read --expires 90d").await);
+    let operate = made(server.says("token add ops --role operate").await);
+    server.refuses("token add PROM --role read", "there is already a token `PROM`; revoke it first").await;
+    server.refuses("token add x --role read --expires 90", "`90` must be a time such as 90d").await;
+    server.refuses("token revoke admin-token", "`file_token = false` in [admin] turns it off").await;
+    let api = Api::new(&server);
+    let as_token = |token: &str| Api { token: token.to_owned(), at: api.at };
+    let status = |token: &str, method: &str, path: &str, body: Option<Value>| {
+        as_token(token).exchange(method, path, "*", body).0
+    };
+    let set = |key: &str| Some(json!({"settings": {key: null}}));
+    let reload = || Some(json!({}));
+    let share = || Some(json!({"name": "x", "settings": {}}));
+    for (method, path, body, expected) in [
+        ("GET", "status", None, [200, 200]),
+        ("GET", "users", None, [200, 200]),
+        ("GET", "tokens", None, [403, 403]),
+        ("POST", "reload", reload(), [403, 200]),
+        ("PATCH", "shares/files", set("comment"), [403, 200]),
+        ("PATCH", "shares/files", set("users"), [403, 403]),
+        ("POST", "shares", share(), [403, 403]),
+        ("DELETE", "users/anna", None, [403, 403]),
+    ] {
+        let got = [&read, &operate].map(|token| status(token, method, path, body.clone()));
+        assert_eq!(got, expected, "{method} {path}");
+    }
+    let caller = as_token(&read).exchange("GET", "caller", "*", None).2;
+    assert_eq!(caller, json!({"name": "token prom", "role": "read"}));
+    // Tokens outlive a restart, and a revoked one is refused at once, also after a restart.
+    server.restart();
+    let api = Api::new(&server);
+    let status = |token: &str| api.status_of(token);
+    assert_eq!((status(&read), status(&operate)), (200, 200));
+    let listed = server.json("token list").await;
+    let names: Vec<_> = listed.as_array().unwrap().iter().map(|token| token["name"].clone()).collect();
+    assert_eq!(names, ["admin-token", "ops", "prom"]);
+    assert!(listed[2]["last_used"].is_string() && listed[2]["expires"].is_string(), "{listed}");
+    server.says("token revoke prom").await;
+    assert_eq!((status(&read), status(&operate)), (401, 200));
+    server.refuses("token revoke prom", "there is no token `prom`").await;
+    let (code, _, refused) = api.exchange("DELETE", "tokens/none", "*", None);
+    assert!(code == 404 && refused["error"].as_str().unwrap().contains("no token `none`"), "{refused}");
+    assert_eq!(api.exchange("DELETE", "tokens/OPS", "*", None).0, 200);
+    assert_eq!(status(&operate), 401);
+    let state = server.program.path().join("state/state.redb");
+    let state = std::fs::read(state).unwrap();
+    let log = std::fs::read_to_string(server.program.path().join("log")).unwrap();
+    for token in [&read, &operate] {
+        assert!(!state.windows(token.len()).any(|part| part == token.as_bytes()) && !log.contains(token));
+    }
+    assert!(log.contains("by=\"token ops\"") && log.contains("by=\"token admin-token\""), "{log}");
+}
+
+#[tokio::test]
+async fn the_token_of_the_file_is_turned_off_and_replaced_by_a_reload() {
+    let server = LiveServer::start();
+    let api = Api::new(&server);
+    let status = |token: &str| api.status_of(token);
+    assert_eq!(status(&api.token), 200);
+    let configuration = server.program.path().join("trunkline.toml");
+    let text = std::fs::read_to_string(&configuration).unwrap();
+    std::fs::write(&configuration, text.replace("[admin]\n", "[admin]\nfile_token = false\n")).unwrap();
+    server.says("reload").await;
+    assert_eq!(status(&api.token), 401);
+    let said = server.says("token add ann --role administer").await;
+    let other = said.lines().next().unwrap().to_owned();
+    assert_eq!(status(&other), 200);
+    // Turned on again, the file counts as it is now.
+    std::fs::write(&configuration, &text).unwrap();
+    let file = server.program.path().join("state/admin-token");
+    std::fs::write(&file, "short\n").unwrap();
+    server.refuses("reload", "a token has at least 32 letters and digits").await;
+    assert_eq!(status("short"), 401);
+    let third = "x".repeat(32);
+    std::fs::write(&file, format!("{third}\n")).unwrap();
+    server.says("reload").await;
+    assert_eq!((status(&third), status(&api.token), status(&other)), (200, 401, 200));
+}
+
+#[test]
+fn tokens_are_made_and_revoked_without_a_running_server() {
+    let program = testkit::program::ProgramDir::new();
+    program.run("token list").success();
+    program.run("token revoke none").code(2);
+    let made = program.run("token add prom --role read").success();
+    let made = String::from_utf8_lossy(&made.get_output().stdout).into_owned();
+    assert!(made.starts_with("tl_") && made.lines().count() == 1, "{made}");
+    program.run("token add prom --role read").code(2);
+    program.run("token add root --role root").code(2);
+    let list = program.run("token list").success();
+    let list = String::from_utf8_lossy(&list.get_output().stdout).into_owned();
+    assert!(list.contains("prom  read") && !list.contains("admin-token"), "{list}");
+    program.run("token revoke PROM").success();
+    program.run("token revoke prom").code(2);
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use admin::open_files::ClosedState;
+use admin::open_files::{ClosedState, FileInUse};
 use nfs::state::stateid::LockingState;
 use smb_wire::FileId;
 
@@ -77,30 +77,28 @@ pub fn close(server: &smb::Server, nfs: &Servers, id: CloseId) -> Option<ClosedS
 fn close_smb(server: &smb::Server, id: FileId) -> Option<ClosedState> {
     let open = server.opens.get(id.volatile).map(|open| open.share())?;
     let (engine, file) = open.file()?;
-    let closed = ClosedState {
+    let in_use = FileInUse {
         protocol: "smb".to_owned(),
         share: engine.name(),
         path: shown(&engine.path_of(file), file.stream().as_ref()),
         user: file.identity().name.clone(),
-        opens: 1,
-        ..ClosedState::default()
     };
+    let closed = ClosedState { file: in_use, opens: 1, ..ClosedState::default() };
     server.close_by_administrator(id, net::now()).then_some(closed)
 }
 
 fn revoke(server: &Arc<nfs::Server>, client: u64, other: &[u8; 12]) -> Option<ClosedState> {
     let state = server.live_state(client, other)?;
     let holding = state.holding();
-    let closed = ClosedState {
+    let file = FileInUse {
         protocol: "nfs".to_owned(),
         share: state.export.name.clone(),
         path: shown(&state.export.engine.path_of(&holding.open), None),
         user: holding.open.identity().name.clone(),
-        ..ClosedState::default()
     };
     let revoked = server.revoke(client, other, net::now())?;
     let (opens, lock_owners, delegations) = (revoked.opens, revoked.lock_owners, revoked.delegations);
-    Some(ClosedState { opens, lock_owners, delegations, ..closed })
+    Some(ClosedState { file, opens, lock_owners, delegations })
 }
 
 #[cfg(test)]

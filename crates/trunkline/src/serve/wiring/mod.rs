@@ -191,13 +191,13 @@ impl FileServer for AssembledServer {
 
     fn report(&self, status: &mut Status) {
         let engines = shown(&self.engines);
-        report::fill(&self.server, &self.nfs, &engines, status);
+        let locks = nfs_report::fill(&self.nfs, &engines, net::now(), status);
+        report::fill(&self.server, &locks, &engines, status);
         status.limits = limits::report(engines.iter().map(|(_, engine)| engine));
         status.metadata = metadata::report(engines.iter().map(|(_, engine)| engine));
         status.records = self.records.as_ref().map(Records::shown);
         status.audit = self.audit.shown();
         status.usage = usage::report(engines.iter().map(|(_, engine)| engine));
-        nfs_report::fill(&self.nfs, &engines, net::now(), status);
         status.transport = self.transport();
     }
 

@@ -19,8 +19,9 @@ use super::report::{caching_mask, own, shown, time};
 use crate::calendar::rfc3339;
 use crate::serve::listen::BoundEndpoint;
 
-/// Adds the state of `servers` to the status.
-pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Status) {
+/// Adds the state of `servers` to the status. Gives the names of their locks, which the engines list.
+pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Status) -> LockNames {
+    let mut locks = LockNames::new();
     for (endpoint, server) in servers.list() {
         status.nfs.endpoints.push(one_endpoint(endpoint, server));
         let mut clients = server.clients.all();
@@ -29,12 +30,21 @@ pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Stat
             let view = View { endpoint, server, now };
             status.nfs.clients.push(view.client(&client));
         }
-        for state in server.all_states() {
-            if state.opened().is_some() && !state.is_admin_revoked() {
+        for state in server.all_states().into_iter().filter(|state| !state.is_admin_revoked()) {
+            if state.opened().is_some() {
                 one_open(server, engines, &state, status);
+            }
+            if let Some(of_state) = state.locks() {
+                let name = LockName {
+                    in_words: format!("nfs {:016x} {}", state.client, readable(&of_state.owner)),
+                    close_id: CloseId::of_state(&state, server).to_string(),
+                    open_id: CloseId::of_state(&of_state.open, server).to_string(),
+                };
+                locks.insert((of_state.number, state.node), name);
             }
         }
     }
+    locks
 }
 
 /// The locks of one owner on one file.
@@ -49,23 +59,6 @@ pub struct LockName {
 
 /// The locks of NFS clients by their owner and file.
 pub type LockNames = HashMap<(share::LockOwner, volume::NodeId), LockName>;
-
-/// All locks of NFS clients.
-pub fn locks(servers: &Servers) -> LockNames {
-    let mut all = LockNames::new();
-    for (_, server) in servers.list() {
-        for state in server.all_states() {
-            let Some(locks) = state.locks().filter(|_| !state.is_admin_revoked()) else { continue };
-            let name = LockName {
-                in_words: format!("nfs {:016x} {}", state.client, readable(&locks.owner)),
-                close_id: CloseId::of_state(&state, server).to_string(),
-                open_id: CloseId::of_state(&locks.open, server).to_string(),
-            };
-            all.insert((locks.number, state.node), name);
-        }
-    }
-    all
-}
 
 fn one_endpoint(endpoint: &BoundEndpoint, server: &nfs::Server) -> Endpoint {
     Endpoint {

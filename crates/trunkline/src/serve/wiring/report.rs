@@ -19,12 +19,11 @@ use volume::{Name, Time};
 
 use super::close_ids::CloseId;
 use super::engines::EngineList;
-use super::exports::Servers;
-use super::nfs_report::{self, LockNames};
+use super::nfs_report::LockNames;
 use crate::calendar::rfc3339;
 
-/// Adds the state of `server` and `engines` to the status.
-pub fn fill(server: &smb::Server, nfs: &Servers, engines: &EngineList, status: &mut Status) {
+/// Adds the state of `server` and `engines` to the status. `of_nfs` names the locks of NFS clients.
+pub fn fill(server: &smb::Server, of_nfs: &LockNames, engines: &EngineList, status: &mut Status) {
     connections(server, status);
     for session in server.sessions() {
         let id = session.id.to_string();
@@ -38,10 +37,9 @@ pub fn fill(server: &smb::Server, nfs: &Servers, engines: &EngineList, status: &
     for open in &opens {
         one_open(server, engines, open, status);
     }
-    let of_nfs = nfs_report::locks(nfs);
     let of_smb = opens.iter().map(|open| (open.lock_owner(), open.id)).collect();
     for (path, engine) in engines {
-        locks(path, engine, (&of_smb, &of_nfs), status);
+        locks(path, engine, (&of_smb, of_nfs), status);
     }
 }
 

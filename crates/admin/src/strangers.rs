@@ -1,7 +1,7 @@
-//! Callers that have not shown the token yet. They are bounded apart from those who have, so that nobody
-//! without the token can keep others out.
+//! Callers of the admin page and of the metrics that are not let in yet. They are bounded apart from those
+//! who are, so that nobody without a token or a certificate can keep others out.
 //!
-//! When there are too many, the one that came first is dropped: a caller with the token shows it at once. A
+//! When there are too many, the one that came first is dropped: a caller with a token shows it at once. A
 //! host that sends too many loses its own callers and nobody else's.
 
 use std::collections::VecDeque;
@@ -17,7 +17,7 @@ const MAX_OF_ALL: usize = 256;
 
 /// The strangers of one listening socket.
 #[derive(Default)]
-pub(super) struct Strangers(Mutex<List>);
+pub(crate) struct Strangers(Mutex<List>);
 
 #[derive(Default)]
 struct List {
@@ -33,8 +33,8 @@ struct Entry {
     task: Option<AbortHandle>,
 }
 
-/// A caller that counts as a stranger until its token is known or this is dropped.
-pub(super) struct Stranger {
+/// A caller that counts as a stranger until it is let in or this is dropped.
+pub(crate) struct Stranger {
     id: u64,
     among: Arc<Strangers>,
 }
@@ -46,8 +46,8 @@ impl Drop for Stranger {
 }
 
 impl Stranger {
-    /// The token is known: the caller is no stranger any more.
-    pub(super) fn introduced(&self) {
+    /// The caller is let in: it is no stranger any more.
+    pub(crate) fn introduced(&self) {
         self.among.held().all.retain(|entry| entry.id != self.id);
     }
 }
@@ -55,7 +55,7 @@ impl Stranger {
 impl Strangers {
     /// Serves a caller from `address` in a task of its own. The task ends when the caller is dropped for
     /// another.
-    pub(super) fn serve<F>(self: &Arc<Self>, address: IpAddr, serving: impl FnOnce(Stranger) -> F)
+    pub(crate) fn serve<F>(self: &Arc<Self>, address: IpAddr, serving: impl FnOnce(Stranger) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -70,7 +70,7 @@ impl Strangers {
             list.shorten(address)
         };
         if let Some(Entry { address, task: Some(task), .. }) = let_go {
-            tracing::debug!(%address, "a caller of the admin API without the token is let go for another");
+            tracing::debug!(%address, "a caller that was not let in is let go for another");
             task.abort();
         }
     }
