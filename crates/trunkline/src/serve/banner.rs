@@ -46,6 +46,14 @@ impl Credentials {
         Ok(Credentials { name, password: Some(password), file: file.display().to_string() })
     }
 
+    /// One line for the user that was just created. It does not have the password.
+    pub fn note(&self) -> String {
+        format!(
+            "there was no user yet, so `{}` was created; the first line of {} is the password",
+            self.name, self.file
+        )
+    }
+
     /// The user that was created at an earlier start, if the stored password is still valid.
     pub fn kept(state: &StateDir) -> Option<Credentials> {
         let file = state.path().join(FIRST_PASSWORD);

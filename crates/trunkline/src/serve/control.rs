@@ -18,6 +18,7 @@ use admin::{
 };
 use tokio::sync::Notify;
 
+use super::banner::Credentials;
 use super::health::ShareCheck;
 use super::plan::ServePlan;
 use super::server::FileServer;
@@ -179,6 +180,17 @@ impl Control {
         current.sources = edited.sources;
         self.prune_keys(&before, current);
         Ok(())
+    }
+
+    /// Creates the user that a start with a share would create, if nobody may log on. Returns a note.
+    fn first_user(&self, current: &mut ServedConfig) -> Option<String> {
+        if !current.plan.principals.is_empty() {
+            return None;
+        }
+        let config = current.plan.config.clone();
+        let made = Credentials::make(&self.state, None).map_err(|why| format!("{why:#}"));
+        let served = made.and_then(|made| self.serve(current, config).map(|()| made.note()));
+        Some(served.unwrap_or_else(|why| format!("nobody may log on; use `trunkline user add`: {why}")))
     }
 
     /// Refuses to delete a share that is in use.
@@ -372,6 +384,9 @@ impl Controlled for Control {
         object.iter().for_each(|object| current.history.note(object));
         tracing::info!(%kind, %name, change = %verb(&change.what), "changed by command");
         let mut notes = notes(&current.plan.fixed_changes(&before));
+        if kind == Kind::Share && matches!(change.what, ChangeAction::Create { .. }) {
+            notes.extend(self.first_user(&mut current));
+        }
         let is_sized = ["provisioned_gib", "path"].iter().any(|key| is_set(&change.what, key));
         if is_sized && self.server.is_counting(&name) {
             notes.push(

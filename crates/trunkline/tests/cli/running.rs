@@ -68,6 +68,26 @@ fn the_first_minute_shows_a_user_and_how_to_mount() {
     ended(&mut again);
 }
 
+#[test]
+fn the_first_share_of_a_server_without_users_comes_with_one() {
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    program.write("more/file", "");
+    program.write("t.toml", "");
+    let mut running = start(&program, "--config t.toml --no-discovery");
+    let notes = |line: &str| {
+        let made = program.run(line).success();
+        String::from_utf8_lossy(&made.get_output().stderr).into_owned()
+    };
+    let first = notes("share create docs path=docs users=*=read");
+    assert!(first.contains("`trunkline` was created; the first line of "), "{first}");
+    assert!(text(&program, "state/first-password").ends_with("\ntrunkline\n"));
+    assert_eq!(names(&json(&program, "user list --json")), ["trunkline"]);
+    assert_eq!(notes("share create more path=more users=*=read"), "");
+    program.run("stop").success();
+    ended(&mut running);
+}
+
 /// All files below a directory, with their permission bits.
 fn modes(below: &std::path::Path) -> Vec<(std::path::PathBuf, u32)> {
     use std::os::unix::fs::PermissionsExt;
