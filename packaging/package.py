@@ -43,6 +43,8 @@ LAYOUT = {
     "usr/share/doc/trunkline/docs": ["docs/*.md"],
 }
 MANUAL = ("man1", "man5")
+# What lies in another place in each kind of package.
+SINGLE = ("LICENSE", "packaging/trunkline.toml", "packaging/systemd/trunkline.service", "packaging/systemd/trunkline.sysusers")
 
 
 class Job(NamedTuple):
@@ -89,8 +91,10 @@ def lay_out(job: Job) -> None:
     shutil.rmtree(job.stage, ignore_errors=True)
     root, manual = job.stage / "root", job.stage / "manual"
     job.stage.mkdir(parents=True)
-    # The manual is made by this machine, whatever processor the packages are for.
-    run("cargo", "run", "-q", "--locked", "-p", "trunkline", "--example", "manual", "--", manual)
+    # The manual is made by this machine, whatever processor the packages are for. As a part of the whole workspace the example is
+    # built with the features that tests have, so `make test` has it already.
+    run("cargo", "build", "-q", "--locked", "--workspace", "--example", "manual")
+    run(job.target / "debug/examples/manual", manual)
     for folder, patterns in LAYOUT.items():
         for pattern in patterns:
             for source in sorted(Path("/").glob(str(ROOT / pattern.format(manual=manual)).lstrip("/"))):
@@ -103,6 +107,8 @@ def lay_out(job: Job) -> None:
     write(documents / "changelog.gz", packed((ROOT / "CHANGELOG.md").read_bytes()))
     write(documents / "NOTICES.gz", packed(notices.text(job.triple).encode()))
     write(job.stage / "changelog.Debian.gz", packed(debian_changelog(job).encode()))
+    for single in SINGLE:
+        write(job.stage / "single" / Path(single).name, (ROOT / single).read_bytes())
     shutil.copyfile(job.program, job.stage / "trunkline")
     run("strip" if job.architecture[0] == "amd64" else f"{job.architecture[1]}-linux-gnu-strip", job.stage / "trunkline")
     for path in [job.stage, *job.stage.rglob("*")]:
@@ -145,8 +151,7 @@ def make_tar(job: Job) -> Path:
     files = {f"{name}/{path.relative_to(root)}": path for path in root.rglob("*") if path.is_file()}
     files[f"{name}/bin/trunkline"] = job.stage / "trunkline"
     files[f"{name}/share/zsh/site-functions/_trunkline"] = job.stage / "manual/zsh/_trunkline"
-    for source in ("LICENSE", "packaging/trunkline.toml", "packaging/systemd/trunkline.service", "packaging/systemd/trunkline.sysusers"):
-        files[f"{name}/{Path(source).name}"] = ROOT / source
+    files |= {f"{name}/{path.name}": path for path in (job.stage / "single").iterdir()}
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for inner in sorted(files):
@@ -218,7 +223,7 @@ def main() -> None:
     out = (args.out or target / "packages").resolve()
     out.mkdir(parents=True, exist_ok=True)
     kinds = args.only or KINDS
-    tools = Path(run("packaging/tools", *(["deb"] if kinds == ["deb"] else [])))
+    tools = Path(run("packaging/tools", *kinds, *([] if args.only else ["sbom"])))
     program = (args.program or Path(run("packaging/build", triple))).resolve()
     stage = target / ("" if triple == host else triple) / "release/package"
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
