@@ -6,7 +6,7 @@ help:
 	@echo 'make check   the quick checks: form, lints, layers, unit tests'
 	@echo 'make test    everything that CI runs, with the foreign peers from Debian'
 	@echo 'make package builds a .deb, an .rpm and a tar, in target/packages; TARGET=TRIPLE for another processor, SIGN_KEY=KEY for gpg'
-	@echo 'make package-test   the .deb on Debian machines with systemd, in guests: a quarter of an hour'
+	@echo 'make package-test   the .deb on Debian machines with systemd, in guests; two builds that must be the same'
 	@echo 'make pynfs   run the NFSv4.1 suite pynfs, of which PYNFS=DIR is a checkout'
 	@echo 'make soak    the long counts: goes on where it was ended, writes proving/soak/tallies.toml'
 	@echo 'make bench   measure against Samba and Ganesha and write docs/benchmarks.md'
@@ -27,6 +27,7 @@ package-test:
 	scripts/foreign all
 	packaging/package.py --only deb
 	proving/packages/guest/run.py
+	proving/packages/reproducible.py
 
 bench:
 	scripts/foreign all

@@ -69,6 +69,7 @@ LANES = [
         ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
     ],
     [
+        ("packages", ["proving/packages/run.py"], 600),
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
     ],
 ]
