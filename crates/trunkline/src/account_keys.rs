@@ -107,7 +107,7 @@ pub fn add_to(
             gid,
             groups: Vec::new(),
             admin: true,
-            password_file: None,
+            password_from: crate::principals::PasswordFrom::State,
             key_of: Some(name.clone()),
         };
         principals.insert(key.clone(), principal);

@@ -10,6 +10,7 @@ use admin::KeyName;
 use admin::access::Role;
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::environment::Environment;
 use crate::config::{Origin, Overrides, Setting};
 
 /// File server for SMB 2 and 3 and NFSv4.1/4.2 that serves many clients, each over many connections at once.
@@ -161,10 +162,11 @@ impl LocationArgs {
         let given = self.state_dir.clone().map(|dir| (dir, Origin::CommandLine("--state-dir")));
         let environment = || {
             let set = std::env::var_os("TRUNKLINE_STATE_DIR").filter(|dir| !dir.is_empty())?;
-            Some((PathBuf::from(set), Origin::Environment("TRUNKLINE_STATE_DIR")))
+            Some((PathBuf::from(set), Origin::Environment("TRUNKLINE_STATE_DIR".to_owned())))
         };
         let state_dir = given.or_else(environment).map(|(value, origin)| Setting { value, origin });
-        Overrides { config: self.config.clone(), state_dir, ..Overrides::default() }
+        let environment = Environment::of_process();
+        Overrides { environment, config: self.config.clone(), state_dir, ..Overrides::default() }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use admin::objects::{Refusal, RefusalKind};
@@ -36,26 +37,45 @@ pub struct LogonPrincipal {
     pub groups: Vec<u32>,
     /// Whether the user is one of the server's administrators.
     pub admin: bool,
-    /// The file of the password. None if the password is in the state directory.
-    pub password_file: Option<PathBuf>,
+    /// The origin of the password.
+    pub password_from: PasswordFrom,
     /// The hash of a second valid password: an account's second key.
     pub second_hash: Option<NtHash>,
     /// The account to which the keys belong. Such a principal is not a user.
     pub key_of: Option<String>,
 }
 
+/// The origin of a user's password.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PasswordFrom {
+    /// The state directory.
+    State,
+    /// The first line of a file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(String),
+}
+
+impl fmt::Display for PasswordFrom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PasswordFrom::State => f.write_str("state"),
+            PasswordFrom::File(file) => file.display().fmt(f),
+            PasswordFrom::Environment(variable) => write!(f, "${variable}"),
+        }
+    }
+}
+
 impl LogonPrincipal {
     /// The entry for a list of users.
     pub fn entry(&self) -> UserEntry {
-        let source =
-            self.password_file.as_ref().map_or_else(|| "state".to_owned(), |file| file.display().to_string());
         UserEntry {
             name: self.name.clone(),
             sid: self.sid.clone(),
             uid: self.uid,
             gid: self.gid,
             admin: self.admin,
-            source,
+            source: self.password_from.to_string(),
         }
     }
 }
@@ -77,22 +97,9 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPri
     let host = UserDatabase::read();
     let mut principals = BTreeMap::new();
     for (key, user) in &config.users {
-        let (hash, password_file) = match &user.password_file {
-            Some(file) => {
-                let password = read_password(&file.value)
-                    .map_err(|why| anyhow::anyhow!("`password_file` of user `{}`: {why}", user.name.value))?;
-                warn_of(&user.name.value, &password, &file.value);
-                (nt_hash(&password), Some(file.value.clone()))
-            }
-            None => match stored.get(key) {
-                Some(stored) => (stored.nt_hash.clone(), None),
-                None => {
-                    anyhow::bail!("user `{}` has no password; run `trunkline user add {0}`", user.name.value)
-                }
-            },
-        };
         let known = stored.get(key);
-        principals.insert(key.clone(), configured(user, known, hash, password_file, store, &host)?);
+        let (hash, password_from) = password(config, user, known)?;
+        principals.insert(key.clone(), configured(user, known, hash, password_from, store, &host)?);
     }
     for (key, user) in stored {
         if let Entry::Vacant(entry) = principals.entry(key) {
@@ -103,10 +110,44 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPri
     Ok(principals.into_values().collect())
 }
 
-/// Logs a warning about a weak password and about a password file that others can read.
-fn warn_of(user: &str, password: &str, file: &Path) {
+/// The password of a configured user: of the environment, of a file, or of the state directory.
+fn password(
+    config: &Config,
+    user: &User,
+    stored: Option<&StoredUser>,
+) -> anyhow::Result<(NtHash, PasswordFrom)> {
+    let name = &user.name.value;
+    if let Some(password) = config.passwords.get(&name.to_lowercase()) {
+        let from = PasswordFrom::Environment(password.variable.clone());
+        warn_of_weakness(name, &password.text, &from);
+        return Ok((nt_hash(&password.text), from));
+    }
+    match (&user.password_file, stored) {
+        (Some(file), _) => {
+            let password = read_password(&file.value)
+                .map_err(|why| anyhow::anyhow!("`password_file` of user `{name}`: {why}"))?;
+            let from = PasswordFrom::File(file.value.clone());
+            warn_of_weakness(name, &password, &from);
+            warn_of_exposure(name, &file.value);
+            Ok((nt_hash(&password), from))
+        }
+        (None, Some(stored)) => Ok((stored.nt_hash.clone(), PasswordFrom::State)),
+        (None, None) => anyhow::bail!("user `{name}` has no password; run `trunkline user add {name}`"),
+    }
+}
+
+/// Logs a warning about a weak password.
+fn warn_of_weakness(user: &str, password: &str, from: &PasswordFrom) {
     if let Some(why) = crate::password::weakness(user, password) {
-        tracing::warn!(user, file = %file.display(), why, "a password is easy to guess");
+        tracing::warn!(user, %from, why, "a password is easy to guess");
+    }
+}
+
+/// Logs a warning about a password file that others can read.
+fn warn_of_exposure(user: &str, file: &Path) {
+    // Container engines mount secrets here with a mode of their own, for the processes of one container.
+    if file.starts_with("/run/secrets") {
+        return;
     }
     if let Some(why) = client::written::exposure(file) {
         tracing::warn!(user, file = %file.display(), why, "a password file can be read by others");
@@ -117,7 +158,7 @@ fn configured(
     user: &User,
     known: Option<&StoredUser>,
     nt_hash: NtHash,
-    password_file: Option<PathBuf>,
+    password_from: PasswordFrom,
     store: &Store,
     host: &UserDatabase,
 ) -> Result<LogonPrincipal, StoreError> {
@@ -137,7 +178,7 @@ fn configured(
     if let Some(groups) = &user.groups {
         principal.groups.clone_from(&groups.value);
     }
-    principal.password_file = password_file;
+    principal.password_from = password_from;
     Ok(principal)
 }
 
@@ -151,7 +192,7 @@ fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> Result<Lo
         gid: ids.gid,
         groups: ids.groups,
         admin: user.admin,
-        password_file: None,
+        password_from: PasswordFrom::State,
         second_hash: None,
         key_of: None,
     })
@@ -283,7 +324,7 @@ mod tests {
             (principals[0].groups.as_slice(), principals[1].nt_hash.clone()),
             (&[7][..], nt_hash("pw"))
         );
-        assert_eq!(principals[0].password_file.as_deref(), Some(dir.path().join("pw").as_path()));
+        assert_eq!(principals[0].password_from, PasswordFrom::File(dir.path().join("pw")));
         let nobody = read::parse("t", "[[user]]\nname = \"eve\"\n", Path::new("")).unwrap();
         assert!(resolve(&nobody, &state).unwrap_err().to_string().contains("user `eve` has no password"));
     }

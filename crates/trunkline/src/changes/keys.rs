@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::format::Shape;
-use crate::config::{Account, Share};
+use crate::config::{Account, Share, words};
 
 /// The shape of a key. An unknown key has the shape of text, so that the reader of the configuration reports
 /// it together with the known keys.
@@ -22,40 +22,11 @@ pub fn settings(items: &[String]) -> Result<Map<String, Value>, String> {
         let (key, text) = item
             .split_once('=')
             .ok_or_else(|| format!("`{item}` is not KEY=VALUE, such as comment=Plans"))?;
-        if all.insert(key.to_owned(), value(key, text)?).is_some() {
+        if all.insert(key.to_owned(), words::value(&shape(key), key, text)?).is_some() {
             return Err(format!("`{key}` is given twice"));
         }
     }
     Ok(all)
-}
-
-fn value(key: &str, text: &str) -> Result<Value, String> {
-    let items = || text.split(',').map(str::trim).filter(|item| !item.is_empty());
-    Ok(match shape(key) {
-        Shape::Number(..) => {
-            let number: Result<u64, _> = text.parse();
-            number.map_err(|_| format!("`{key}` must be a whole number, not `{text}`"))?.into()
-        }
-        Shape::Flag => flag(text).ok_or_else(|| format!("`{key}` must be on or off, not `{text}`"))?.into(),
-        Shape::FlagOr(_) => flag(text).map_or_else(|| text.into(), Value::from),
-        Shape::List(_) => items().map(Value::from).collect(),
-        Shape::Users(_) => {
-            let user = |item: &str| match item.split_once(['=', ':']) {
-                Some((name, access)) => Ok((name.to_owned(), access.into())),
-                None => Err(format!("`{item}` in `{key}` is not NAME=ACCESS, such as ann=write")),
-            };
-            Value::Object(items().map(user).collect::<Result<_, _>>()?)
-        }
-        Shape::Text | Shape::Path | Shape::OneOf(_) => text.into(),
-    })
-}
-
-fn flag(text: &str) -> Option<bool> {
-    match text.to_lowercase().as_str() {
-        "true" | "on" | "yes" => Some(true),
-        "false" | "off" | "no" => Some(false),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ pub(super) fn fail(config: &Config, origin: &Origin, message: String) -> ConfigE
 fn password(config: &Config, user: &User, stored: &BTreeSet<String>) -> Result<(), ConfigError> {
     let name = &user.name.value;
     match &user.password_file {
+        _ if config.passwords.contains_key(&name.to_lowercase()) => Ok(()),
         Some(file) => read_password(&file.value).map(|_| ()).map_err(|why| {
             fail(
                 config,

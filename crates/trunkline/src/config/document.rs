@@ -7,6 +7,17 @@ use toml::de::DeValue;
 
 use super::setting::{ConfigError, Origin};
 
+/// The source of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DocumentKind<'a> {
+    /// The configuration file.
+    File,
+    /// The environment: the variable of each line.
+    Environment(&'a [String]),
+    /// The file of changes by command, which overrides the others.
+    Changes,
+}
+
 /// The text of a configuration file and its name for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Document<'a> {
@@ -16,11 +27,16 @@ pub struct Document<'a> {
     pub text: &'a str,
     /// The directory to which relative paths refer.
     pub base: &'a Path,
-    /// Whether this is the file of changes by command, which overrides the configuration file.
-    pub is_change: bool,
+    /// Its source, which decides what overrides what.
+    pub kind: DocumentKind<'a>,
 }
 
 impl Document<'_> {
+    /// Whether this is the file of changes by command.
+    pub fn is_change(&self) -> bool {
+        self.kind == DocumentKind::Changes
+    }
+
     /// The line of byte `at`, from 1.
     pub fn line(&self, at: usize) -> usize {
         self.text.as_bytes()[..at.min(self.text.len())].iter().filter(|b| **b == b'\n').count() + 1
@@ -28,13 +44,26 @@ impl Document<'_> {
 
     /// An error at byte `at`.
     pub fn error(&self, at: usize, message: impl std::fmt::Display) -> ConfigError {
-        ConfigError(format!("{}:{}: {message}", self.name, self.line(at)))
+        match self.variable(at) {
+            Some(variable) => ConfigError(format!("${variable}: {message}")),
+            None => ConfigError(format!("{}:{}: {message}", self.name, self.line(at))),
+        }
     }
 
-    /// The line of byte `at` as the origin of a value.
+    /// The line of byte `at`, or its variable, as the origin of a value.
     pub fn origin(&self, at: usize) -> Origin {
         let line = self.line(at);
-        if self.is_change { Origin::Change { line } } else { Origin::File { line } }
+        match (self.kind, self.variable(at)) {
+            (_, Some(variable)) => Origin::Environment(variable.to_owned()),
+            (DocumentKind::Changes, None) => Origin::Change { line },
+            (_, None) => Origin::File { line },
+        }
+    }
+
+    /// The variable from which the line of byte `at` comes.
+    fn variable(&self, at: usize) -> Option<&str> {
+        let DocumentKind::Environment(variables) = self.kind else { return None };
+        variables.get(self.line(at) - 1).map(String::as_str)
     }
 }
 

@@ -1,10 +1,11 @@
 //! The configuration: the shares, their users, and the settings of the server.
 //!
 //! Start with `tables.rs`, which describes every key once. [`table`] turns each line there into a field, the
-//! code to read it and the text to show. [`Config::load`] reads the file, and overrides it by the changes by
-//! command (`changes`) and by the command line. [`read`] turns tables into values. [`section`] reads
-//! one table, [`mod@format`] one value. [`check`] checks the values against each other and against the host.
-//! [`show`] prints each value with its origin. [`foreign`] lists the keys of other servers.
+//! code to read it and the text to show. [`Config::load`] reads the file, and overrides it by the environment
+//! ([`environment`]), by the changes by command (`changes`) and by the command line. [`read`] turns tables
+//! into values. [`section`] reads one table, [`mod@format`] one value, [`words`] one value of a
+//! variable. [`check`] checks the values against each other and against the host. [`show`]
+//! prints each value with its origin. [`foreign`] lists the keys of other servers.
 //!
 //! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name the setting to
 //! change.
@@ -14,6 +15,7 @@ pub mod audit;
 pub mod check;
 mod document;
 pub mod endpoints;
+pub mod environment;
 pub mod foreign;
 pub mod format;
 pub mod homes;
@@ -26,11 +28,14 @@ pub mod show;
 pub mod table;
 mod tables;
 pub mod values;
+pub mod words;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use environment::Environment;
+use read::Texts;
 use section::Section;
 
 pub use setting::{ConfigError, Origin, Setting, os_error};
@@ -43,6 +48,8 @@ pub const CHANGES: &str = "changes.toml";
 /// Settings of the command line and the environment, which override the file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
+    /// The variables that set keys.
+    pub environment: Environment,
     /// `--config`
     pub config: Option<PathBuf>,
     /// Directories to serve, each as a share of its own name.
@@ -118,8 +125,8 @@ impl Sources {
 }
 
 impl Config {
-    /// Reads the file that `overrides` names, if any. The changes by command override it, and the command
-    /// line overrides both.
+    /// Reads the file that `overrides` names, if any. The environment overrides it, the changes by command
+    /// override both, and the command line overrides all of them.
     ///
     /// # Errors
     /// [`ConfigError`] with the line or option to change. Nothing on the host is touched.
@@ -137,7 +144,9 @@ impl Config {
 
     fn state_dir_of(overrides: &Overrides, file: Option<&str>) -> Result<PathBuf, ConfigError> {
         let (shown, base) = overrides.file();
-        let server = read::server(&shown, file.unwrap_or(""), base)?;
+        let environment = &overrides.environment.settings()?;
+        let file = file.unwrap_or("");
+        let server = read::server(Texts { name: &shown, file, base, environment, change: None })?;
         Ok(overrides.state_dir.as_ref().unwrap_or(&server.state_dir).value.clone())
     }
 
@@ -148,13 +157,10 @@ impl Config {
     pub fn of(overrides: &Overrides, sources: &Sources) -> Result<Config, ConfigError> {
         let (shown, base) = overrides.file();
         let text = sources.file.as_deref().unwrap_or("");
-        let mut config = match &sources.changes {
-            None => read::parse(&shown, text, base)?,
-            Some(change) => {
-                let changes_file = Config::state_dir_of(overrides, Some(text))?.join(CHANGES);
-                read::changed(&shown, text, base, (&changes_file.display().to_string(), change))?
-            }
-        };
+        let environment = &overrides.environment.settings()?;
+        let changes_file = Config::state_dir_of(overrides, Some(text))?.join(CHANGES).display().to_string();
+        let change = sources.changes.as_ref().map(|change| (&changes_file[..], &change[..]));
+        let mut config = read::all(Texts { name: &shown, file: text, base, environment, change })?;
         config.file.clone_from(&overrides.config);
         config.lay_over(overrides)?;
         Ok(config)

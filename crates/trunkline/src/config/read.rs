@@ -9,7 +9,8 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::document::Document;
+use super::document::{Document, DocumentKind};
+use super::environment::EnvironmentSettings;
 use super::section::{Layer, Section};
 use super::setting::{ConfigError, Origin, Setting};
 use super::tables::{Above, Account, Admin, Audit, Config, Server, Share, Testing, User};
@@ -21,53 +22,95 @@ const CHANGED: &[&str] = &["account", "share"];
 /// The table inside `[server]`.
 const TESTING: &str = "testing";
 
+/// The texts of a configuration.
+#[derive(Debug, Clone, Copy)]
+pub struct Texts<'a> {
+    /// Name of the configuration file for messages.
+    pub name: &'a str,
+    /// Content of the configuration file.
+    pub file: &'a str,
+    /// The directory to which relative paths in the file refer.
+    pub base: &'a Path,
+    /// The settings of the environment, which override the file.
+    pub environment: &'a EnvironmentSettings,
+    /// Name and content of the file of changes by command, which overrides the accounts and shares of both.
+    pub change: Option<(&'a str, &'a str)>,
+}
+
+impl<'a> Texts<'a> {
+    fn file(&self) -> Document<'a> {
+        let Texts { name, file: text, base, .. } = *self;
+        Document { name, text, base, kind: DocumentKind::File }
+    }
+
+    /// The paths of the environment refer to the current directory.
+    fn environment(&self) -> Document<'a> {
+        let kind = DocumentKind::Environment(&self.environment.variables);
+        Document { name: "the environment", text: &self.environment.text, base: Path::new(""), kind }
+    }
+}
+
 /// Reads `text`. `name` is its name for messages, and relative paths refer to `base`.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.
+#[allow(dead_code, reason = "tests and fuzz targets use it")]
 pub fn parse(name: &str, text: &str, base: &Path) -> Result<Config, ConfigError> {
-    both(name, text, base, None)
+    all(Texts { name, file: text, base, environment: &EnvironmentSettings::default(), change: None })
 }
 
 /// Like [`parse`], with a name and a text for the changes by command, which override the accounts and shares.
 ///
 /// # Errors
 /// [`ConfigError`] with the line to change.
+#[cfg(test)]
 pub fn changed(name: &str, text: &str, base: &Path, change: (&str, &str)) -> Result<Config, ConfigError> {
-    both(name, text, base, Some(change))
+    let environment = &EnvironmentSettings::default();
+    all(Texts { name, file: text, base, environment, change: Some(change) })
 }
 
-fn both(name: &str, text: &str, base: &Path, change: Option<(&str, &str)>) -> Result<Config, ConfigError> {
-    let document = Document { name, text, base, is_change: false };
-    let file_tree = tree(document)?;
+/// Reads all texts.
+///
+/// # Errors
+/// [`ConfigError`] with the line or the variable to change.
+pub fn all(texts: Texts<'_>) -> Result<Config, ConfigError> {
+    let (document, around) = (texts.file(), texts.environment());
+    let (file_tree, around_tree) = (tree(document)?, tree(around)?);
     let file = Layer { document, at: 0, table: file_tree.get_ref() };
-    let over = change.map(|(name, text)| Document { name, text, base, is_change: true });
+    let around = Layer { document: around, at: 0, table: around_tree.get_ref() };
+    let over =
+        texts.change.map(|(name, text)| Document { name, text, kind: DocumentKind::Changes, ..document });
     let over_tree = over.map(tree).transpose()?;
     let over = over.zip(over_tree.as_ref());
     let over = over.map(|(document, tree)| Layer { document, at: 0, table: tree.get_ref() });
-    let title = || "the configuration".to_owned();
     if let Some(over) = over {
         Section::new(title(), vec![over], CHANGED)?;
     }
-    let top = Section::new(title(), over.into_iter().chain([file]).collect(), TOP)?;
+    let top = Section::new(title(), over.into_iter().chain([around, file]).collect(), TOP)?;
     let server = server_of(&top)?;
-    let users = users(&top)?;
+    let users = users(&Section::new(title(), vec![file], TOP)?, &Section::new(title(), vec![around], TOP)?)?;
     let accounts = accounts(&top, &server)?;
     let shares = shares(&top, &server, &accounts)?;
     let admin = Admin::read(&top.section("admin", Admin::NAMES)?, ())?;
     let audit = Audit::read(&top.section("audit", Audit::NAMES)?, ())?;
-    Ok(Config { file: None, server, admin, audit, users, accounts, shares })
+    let passwords = texts.environment.passwords.clone();
+    Ok(Config { file: None, server, admin, audit, users, passwords, accounts, shares })
 }
 
 /// Reads only the table `[server]`.
 ///
 /// # Errors
-/// [`ConfigError`] with the line to change.
-pub fn server(name: &str, text: &str, base: &Path) -> Result<Server, ConfigError> {
-    let document = Document { name, text, base, is_change: false };
-    let tree = tree(document)?;
-    let layer = Layer { document, at: 0, table: tree.get_ref() };
-    server_of(&Section::new("the configuration".to_owned(), vec![layer], TOP)?)
+/// [`ConfigError`] with the line or the variable to change.
+pub fn server(texts: Texts<'_>) -> Result<Server, ConfigError> {
+    let (document, around) = (texts.file(), texts.environment());
+    let (file_tree, around_tree) = (tree(document)?, tree(around)?);
+    let file = Layer { document, at: 0, table: file_tree.get_ref() };
+    let around = Layer { document: around, at: 0, table: around_tree.get_ref() };
+    server_of(&Section::new(title(), vec![around, file], TOP)?)
+}
+
+fn title() -> String {
+    "the configuration".to_owned()
 }
 
 fn server_of(top: &Section<'_>) -> Result<Server, ConfigError> {
@@ -83,27 +126,36 @@ pub(super) const MEND: &str =
 fn tree<'a>(document: Document<'a>) -> Result<Spanned<DeTable<'a>>, ConfigError> {
     DeTable::parse(document.text).map_err(|e| {
         let mut message = e.message().lines().collect::<Vec<_>>().join(", ");
-        if document.is_change {
+        if document.is_change() {
             message += MEND;
         }
         document.error(e.span().map_or(0, |span| span.start), message)
     })
 }
 
-fn users(top: &Section<'_>) -> Result<BTreeMap<String, User>, ConfigError> {
-    let mut users: BTreeMap<String, User> = BTreeMap::new();
-    for table in top.each("user", User::NAMES)? {
+/// The users of the file, and those of the environment, whose settings override the file's.
+fn users(file: &Section<'_>, environment: &Section<'_>) -> Result<BTreeMap<String, User>, ConfigError> {
+    let mut sections = BTreeMap::new();
+    for table in file.each("user", User::NAMES)? {
         let user = User::read(&table, ())?;
         if user.name.origin == Origin::Default {
             return Err(table.error("a [[user]] without `name`"));
         }
-        if let Some(other) = users.insert(user.name.value.to_lowercase(), user) {
+        if sections.insert(user.name.value.to_lowercase(), table.clone()).is_some() {
             return Err(
-                table.error(format!("a second [[user]] `{}`; give each user one table", other.name.value))
+                table.error(format!("a second [[user]] `{}`; give each user one table", user.name.value))
             );
         }
     }
-    Ok(users)
+    for (_, table) in environment.named("user", User::NAMES)? {
+        let name = User::read(&table, ())?.name.value.to_lowercase();
+        let both = match sections.remove(&name) {
+            Some(below) => table.over(below),
+            None => table,
+        };
+        sections.insert(name, both);
+    }
+    sections.into_iter().map(|(name, table)| Ok((name, User::read(&table, ())?))).collect()
 }
 
 fn accounts(top: &Section<'_>, server: &Server) -> Result<BTreeMap<String, Account>, ConfigError> {
@@ -166,6 +218,7 @@ fn account_of<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::environment::Environment;
     use crate::config::values::{Access, AccountKind, Dialect, SendFile, netbios_of};
     use smb::limits::DEFAULT_CHANNELS;
 
@@ -360,6 +413,64 @@ mod tests {
         }
         let why = parse("t.toml", "[share.docs]\nremoved = true\n", Path::new("/")).unwrap_err().0;
         assert!(why.starts_with("t.toml:2: unknown key `removed` in [share.docs]"), "{why}");
+    }
+
+    #[test]
+    fn the_environment_goes_before_the_file_key_by_key_and_changes_go_before_both() {
+        let variables = [
+            ("TRUNKLINE_SERVER_SMB_PORT", "4450"),
+            ("TRUNKLINE_SERVER_TESTING_MAX_CREDITS", "3"),
+            ("TRUNKLINE_SHARE_DOCS_COMMENT", "from outside"),
+            ("TRUNKLINE_SHARE_NEW_PATH", "/srv/new"),
+            ("TRUNKLINE_USER_ANN_UID", "7"),
+            ("TRUNKLINE_USER_BOB_PASSWORD", "hunter2"),
+        ];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.into()));
+        let environment = &Environment::of(variables).settings().unwrap();
+        let file = "[server]\nsmb_port = 445\nname = \"a\"\n[server.testing]\nbreak_timeout_ms = 1000\n\
+                    [[user]]\nname = \"Ann\"\npassword_file = \"pw\"\nuid = 4\n\
+                    [share.Docs]\npath = \"docs\"\ncomment = \"old\"\nread_only = true\n";
+        let texts = |change| Texts { name: "t.toml", file, base: Path::new("/srv"), environment, change };
+        let config = all(texts(Some(("changes.toml", "[share.new]\ncomment = \"changed\"\n")))).unwrap();
+        let from = |name: &str| Origin::Environment(name.to_owned());
+        let port = Setting { value: 4450, origin: from("TRUNKLINE_SERVER_SMB_PORT") };
+        assert_eq!(config.server.smb_port, Some(port));
+        assert_eq!(config.server.name, Setting { value: "a".to_owned(), origin: Origin::File { line: 3 } });
+        assert_eq!(config.server.testing.max_credits.value, 3);
+        assert_eq!(config.server.testing.break_timeout_ms.value, 1000);
+        let docs = &config.shares["docs"];
+        assert_eq!((docs.name.value.as_str(), docs.path.value.to_str()), ("Docs", Some("/srv/docs")));
+        assert_eq!(docs.comment.origin, from("TRUNKLINE_SHARE_DOCS_COMMENT"));
+        assert!(docs.read_only.value);
+        let new = &config.shares["new"];
+        assert_eq!(new.path.origin, from("TRUNKLINE_SHARE_NEW_PATH"));
+        assert_eq!(new.comment, Setting { value: "changed".to_owned(), origin: Origin::Change { line: 2 } });
+        let ann = &config.users["ann"];
+        assert_eq!(ann.uid, Some(Setting { value: 7, origin: from("TRUNKLINE_USER_ANN_UID") }));
+        assert_eq!(ann.password_file.as_ref().unwrap().value, Path::new("/srv/pw"));
+        assert_eq!(config.users["bob"].name.origin, from("TRUNKLINE_USER_BOB_PASSWORD"));
+        assert_eq!(config.passwords["bob"].text, "hunter2");
+        assert_eq!(server(texts(None)).unwrap().smb_port.unwrap().value, 4450);
+        let removed = all(texts(Some(("changes.toml", "[share.new]\nremoved = true\n")))).unwrap();
+        assert_eq!(removed.shares.keys().collect::<Vec<_>>(), ["docs"]);
+    }
+
+    #[test]
+    fn a_slip_in_the_environment_names_the_variable() {
+        let guest = "`name` in [user.guest]: `guest` is refused: guests and anonymous users are not served";
+        let access = "`users` in [share.docs]: `all` is not one of \"read\", \"write\", \"full\"";
+        for (name, value, wanted) in [
+            ("SERVER_SMB_PORT", "70000", "`smb_port` in [server]: must be from 0 to 65535"),
+            ("SHARE_DOCS_USERS", "ann=all", access),
+            ("SHARE_DOCS_COMMENT", "x", "[share.docs] without `path`"),
+            ("USER_GUEST_UID", "7", guest),
+        ] {
+            let variable = format!("TRUNKLINE_{name}");
+            let environment = Environment::of([(variable.clone(), value.into())]).settings().unwrap();
+            let (environment, base) = (&environment, Path::new("/"));
+            let why = all(Texts { name: "t", file: "", base, environment, change: None }).unwrap_err();
+            assert_eq!(why.0, format!("${variable}: {wanted}"));
+        }
     }
 
     #[test]

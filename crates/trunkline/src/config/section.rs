@@ -5,7 +5,7 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::document::{Document, DocumentValue, ValueError};
+use super::document::{Document, DocumentKind, DocumentValue, ValueError};
 use super::format::Format;
 use super::nearest::hint_for_key;
 use super::setting::{ConfigError, Origin, Setting};
@@ -39,7 +39,7 @@ impl<'a> Section<'a> {
     /// Combines all `layers`, of which the first overrides the others. Refuses keys that are not in `known`.
     pub fn new(title: String, layers: Vec<Layer<'a>>, known: &[&str]) -> Result<Self, ConfigError> {
         for layer in &layers {
-            let of_changes: &[&str] = if layer.document.is_change { &[REMOVED, WHOLE] } else { &[] };
+            let of_changes: &[&str] = if layer.document.is_change() { &[REMOVED, WHOLE] } else { &[] };
             for key in layer.table.keys() {
                 let name: &str = key.get_ref();
                 if !known.contains(&name) && !of_changes.contains(&name) {
@@ -62,6 +62,12 @@ impl<'a> Section<'a> {
     /// The section's title in the file.
     pub fn title(&self) -> &str {
         &self.title
+    }
+
+    /// This table with another one below it, which it overrides key by key.
+    pub fn over(mut self, below: Section<'a>) -> Section<'a> {
+        self.layers.extend(below.layers);
+        Section { title: below.title, ..self }
     }
 
     /// The position of the section: in the configuration file if it is there.
@@ -99,40 +105,41 @@ impl<'a> Section<'a> {
             Some(above) => format!("[{}.{key}]", above.trim_end_matches(']')),
             None => format!("[{key}]"),
         };
-        let Some(found) = self.found(key) else {
-            return Section::new(title, Vec::new(), known);
-        };
-        let DeValue::Table(table) = found.value.get_ref() else {
-            return Err(self.wrong(key, found, found.must_be("a table")));
-        };
-        let layer = Layer { document: found.document, at: found.value.span().start, table };
-        Section::new(title, vec![layer], known)
+        let mut layers = Vec::new();
+        for Layer { document, table, .. } in &self.layers {
+            let Some(value) = table.get(key) else { continue };
+            let found = DocumentValue { document: *document, value };
+            let DeValue::Table(table) = value.get_ref() else {
+                return Err(self.wrong(key, found, found.must_be("a table")));
+            };
+            layers.push(Layer { document: *document, at: value.span().start, table });
+        }
+        Section::new(title, layers, known)
     }
 
     /// The sections of `[key.NAME]`, with their names.
     ///
-    /// A table in the file of changes overrides single keys of the same table in the configuration file,
+    /// A table in the environment overrides single keys of the same table in the configuration file. A table
+    /// in the file of changes overrides single keys of the same table in the configuration file,
     /// replaces that table (`whole`), or removes it (`removed`). A change of a table that no longer exists is
     /// ignored.
     pub fn named(&self, key: &str, known: &[&str]) -> Result<Vec<(String, Section<'a>)>, ConfigError> {
         let mut found: Vec<(String, Vec<Layer<'a>>)> = Vec::new();
         for layer in self.layers.iter().rev() {
             for (name, inner) in self.tables(layer, key, known)? {
-                if !layer.document.is_change {
-                    found.push((name, vec![inner]));
-                    continue;
-                }
                 let says = |what: &str| {
                     inner.table.get(what).is_some_and(|flag| matches!(flag.get_ref(), DeValue::Boolean(true)))
                 };
                 let below = found.iter().position(|(other, _)| other.to_lowercase() == name.to_lowercase());
                 match below {
+                    // A second table of that name in one file is a mistake, which the caller reports.
+                    _ if layer.document.kind == DocumentKind::File => found.push((name, vec![inner])),
                     Some(at) if says(REMOVED) => {
                         found.remove(at);
                     }
                     Some(at) if says(WHOLE) => found[at] = (name, vec![inner]),
                     Some(at) => found[at].1.insert(0, inner),
-                    None if says(WHOLE) => found.push((name, vec![inner])),
+                    None if says(WHOLE) || !layer.document.is_change() => found.push((name, vec![inner])),
                     None => {}
                 }
             }

@@ -23,7 +23,7 @@ pub enum Origin {
     /// An option of the command line.
     CommandLine(&'static str),
     /// An environment variable.
-    Environment(&'static str),
+    Environment(String),
     /// A table from which the value is inherited (that of the account or of the server).
     Inherited(String),
 }

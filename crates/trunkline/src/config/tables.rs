@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use smb::limits::{DEFAULT_CHANNELS, MAX_CHANNELS, MAX_CREDITS};
 
 use super::audit::{AuditWord, Daemon, Facility, daemon};
+use super::environment::Password;
 use super::format::{AccessList, File, Flag, FlagOr, Format, ListFormat, Number, OneOf, Text, Users};
 use super::section::Section;
 use super::setting::{ConfigError, Setting};
@@ -38,6 +39,8 @@ pub struct Config {
     pub audit: Audit,
     /// Each `[[user]]`, by its name in lower case.
     pub users: BTreeMap<String, User>,
+    /// The passwords of the environment, by the names of the users in lower case.
+    pub passwords: BTreeMap<String, Password>,
     /// Each `[account.NAME]`, by its name in lower case.
     pub accounts: BTreeMap<String, Account>,
     /// Each `[share.NAME]`, by its name in lower case.

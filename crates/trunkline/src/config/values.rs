@@ -346,12 +346,16 @@ pub fn default_state_dir() -> Setting<PathBuf> {
         return Setting::default_of(PathBuf::from("/var/lib/trunkline"));
     }
     if let Some(dir) = set("XDG_STATE_HOME") {
-        return Setting { value: dir.join("trunkline"), origin: Origin::Environment("XDG_STATE_HOME") };
+        return Setting {
+            value: dir.join("trunkline"),
+            origin: Origin::Environment("XDG_STATE_HOME".to_owned()),
+        };
     }
     match set("HOME") {
-        Some(home) => {
-            Setting { value: home.join(".local/state/trunkline"), origin: Origin::Environment("HOME") }
-        }
+        Some(home) => Setting {
+            value: home.join(".local/state/trunkline"),
+            origin: Origin::Environment("HOME".to_owned()),
+        },
         None => Setting::default_of(PathBuf::from("/var/lib/trunkline")),
     }
 }

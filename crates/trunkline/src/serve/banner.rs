@@ -348,7 +348,7 @@ mod tests {
             gid: 1,
             groups: Vec::new(),
             admin: false,
-            password_file: None,
+            password_from: crate::principals::PasswordFrom::State,
             second_hash: None,
             key_of: None,
         };

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod channels;
+mod environment;
 mod health;
 mod interfaces;
 mod link;

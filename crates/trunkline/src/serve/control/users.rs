@@ -15,6 +15,11 @@ impl Control {
     pub(super) fn put_user(&self, change: UserChange) -> Result<(), Refusal> {
         let mut current = self.lock();
         let key = change.name.to_lowercase();
+        if let Some(password) = current.plan.config.passwords.get(&key) {
+            let (name, variable) = (&change.name, &password.variable);
+            let why = format!("the password of `{name}` is in ${variable}; change it there and restart");
+            return Err(Refusal::new(RefusalKind::Bad, why));
+        }
         let file = current.plan.config.users.get(&key).and_then(|user| user.password_file.as_ref());
         if let Some(file) = file {
             let (name, path) = (&change.name, file.value.display());
@@ -36,7 +41,8 @@ impl Control {
         let elsewhere = |why: String| Err(Refusal::new(RefusalKind::Conflict, why));
         if current.plan.config.users.contains_key(&name.to_lowercase()) {
             return elsewhere(format!(
-                "`{name}` is a user of the configuration file; remove that [[user]] there and reload"
+                "`{name}` is a user of the configuration file or of variables; remove that [[user]] there and \
+                 reload, or the variables and restart"
             ));
         }
         let mut shares = current.plan.config.shares.values();

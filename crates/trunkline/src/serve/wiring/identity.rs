@@ -142,7 +142,7 @@ mod tests {
             gid: 100,
             groups: vec![7],
             admin: false,
-            password_file: None,
+            password_from: crate::principals::PasswordFrom::State,
             second_hash: None,
             key_of: None,
         }
