@@ -63,14 +63,36 @@ impl ControlClient {
         }
     }
 
+    /// Asks for a backup. Returns the bytes of the archive, of which each part must come in time.
+    ///
+    /// # Errors
+    /// As for [`ControlClient::ask`].
+    pub fn backup(mut self) -> Result<impl Read, ClientError> {
+        let told = |e: std::io::Error| ClientError::Answer(e.to_string());
+        self.send(&Request::Backup)
+            .and_then(|()| self.stream.set_read_timeout(Some(PATIENCE)))
+            .map_err(told)?;
+        let mut stream = BufReader::new(self.stream);
+        let mut line = Vec::new();
+        (&mut stream).take(MAX_RESPONSE as u64).read_until(b'\n', &mut line).map_err(told)?;
+        match serde_json::from_slice(&line).map_err(|e| ClientError::Answer(e.to_string()))? {
+            Response::Archive => Ok(stream),
+            Response::Refused(why) => Err(ClientError::Refused(why)),
+            _ => Err(ClientError::Answer("another response than an archive".to_owned())),
+        }
+    }
+
     fn exchange(mut self, request: &Request) -> std::io::Result<Response> {
-        self.stream.set_write_timeout(Some(PATIENCE))?;
-        let mut line = serde_json::to_vec(request)?;
-        line.push(b'\n');
-        self.stream.write_all(&line)?;
+        self.send(request)?;
         let mut answer = Vec::new();
         let whole = DeadlineReader::within(PATIENCE, self.stream);
         BufReader::new(whole.take(MAX_RESPONSE as u64)).read_until(b'\n', &mut answer)?;
         Ok(serde_json::from_slice(&answer)?)
+    }
+    fn send(&mut self, request: &Request) -> std::io::Result<()> {
+        self.stream.set_write_timeout(Some(PATIENCE))?;
+        let mut line = serde_json::to_vec(request)?;
+        line.push(b'\n');
+        self.stream.write_all(&line)
     }
 }

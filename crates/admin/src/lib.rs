@@ -50,6 +50,9 @@ pub use status::Status;
 pub use transactions::Transactions;
 pub use workload::Workload;
 
+/// Writes an archive. It may be called in another thread, later.
+pub type ArchiveOutput = Box<dyn FnOnce(&mut dyn std::io::Write) -> std::io::Result<()> + Send>;
+
 /// A server that can be controlled. Every call returns soon. The answers are for people.
 pub trait Controlled: Send + Sync + 'static {
     /// Whether the server is ready. The call may take a few seconds when a disk does not answer.
@@ -144,6 +147,12 @@ pub trait Controlled: Send + Sync + 'static {
     /// # Errors
     /// [`objects::RefusalKind::NotFound`] when nothing has this id any more.
     fn close_open(&self, close_id: &str) -> Result<open_files::ClosedState, objects::Refusal>;
+
+    /// The state directory at this moment, as an archive to be written.
+    ///
+    /// # Errors
+    /// The reason, in one line.
+    fn backup(&self) -> Result<ArchiveOutput, String>;
 
     /// Reads the configuration again. Sessions stay.
     ///

@@ -65,6 +65,8 @@ pub enum Request {
     },
     /// Makes, changes or removes an account or a share.
     Change(Box<Change>),
+    /// The state directory at this moment. An archive follows the response [`Response::Archive`].
+    Backup,
     /// Reads the configuration again.
     Reload,
     /// Ends the server.
@@ -101,6 +103,9 @@ pub enum Response {
     Objects(Vec<Object>),
     /// The answer to [`Request::Change`].
     Changed(Box<Changed>),
+    /// The answer to [`Request::Backup`]. The bytes of the archive follow its line, up to the end of the
+    /// connection. The archive itself shows whether it is complete.
+    Archive,
     /// The request is refused, with the reason.
     Refused(String),
 }

@@ -3,7 +3,7 @@
 //! The socket lies in the state directory and is open to its owner only. The caller's user is checked
 //! besides. A request is one line of bounded size and must come in time. A few callers are served at once.
 
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -114,6 +114,7 @@ async fn answer(mut stream: UnixStream, server: Arc<dyn Controlled>) -> io::Resu
     let mut stop = false;
     let response = match line {
         Some(line) => match serde_json::from_slice::<Request>(&line) {
+            Ok(Request::Backup) => return send_backup(stream, server).await,
             Ok(Request::Stop) => {
                 stop = true;
                 Response::Done
@@ -134,6 +135,29 @@ async fn answer(mut stream: UnixStream, server: Arc<dyn Controlled>) -> io::Resu
         server.stop();
     }
     written?
+}
+
+/// Sends the state directory as it is now, in a thread of its own. A caller that does not read is given up.
+async fn send_backup(stream: UnixStream, server: Arc<dyn Controlled>) -> io::Result<()> {
+    let mut stream = stream.into_std()?;
+    tokio::task::spawn_blocking(move || {
+        stream.set_nonblocking(false)?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let send = |response: &Response, out: &mut std::os::unix::net::UnixStream| {
+            let mut line = serde_json::to_vec(response)?;
+            line.push(b'\n');
+            out.write_all(&line)
+        };
+        match server.backup() {
+            Ok(archive) => {
+                send(&Response::Archive, &mut stream)?;
+                // An error cuts the archive, which its reader notices.
+                archive(&mut stream).inspect_err(|why| tracing::warn!(%why, "a backup was not completed"))
+            }
+            Err(why) => send(&Response::Refused(why), &mut stream),
+        }
+    })
+    .await?
 }
 
 /// One line without its end. None when it is too long or incomplete.
@@ -175,6 +199,8 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
             Ok(changed) => Response::Changed(Box::new(changed)),
             Err(refusal) => Response::Refused(refusal.text),
         },
+        // They are answered before.
+        Request::Backup => Response::Refused("a backup needs its own connection".to_owned()),
         Request::Reload => done(server.reload()),
         Request::Stop => Response::Done,
     }
@@ -186,7 +212,7 @@ mod tests {
     use crate::objects::{Change, ChangeAction, Kind};
     use crate::testing::Fake;
     use crate::{ClientError, ControlClient, IdChange, KeyName, UserChange};
-    use std::io::{Read, Write};
+    use std::io::Read;
     use std::os::unix::fs::PermissionsExt;
 
     /// Runs `ask` against a served socket in a directory of its own, and returns what was called.
@@ -206,6 +232,17 @@ mod tests {
         assert!(ended.unwrap_err().is_cancelled());
         let calls = fake.calls.lock().unwrap();
         calls.clone()
+    }
+
+    #[test]
+    fn a_backup_follows_its_response_to_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let calls = with_server(dir.path(), |dir| {
+            let mut bytes = Vec::new();
+            ControlClient::connect(dir).unwrap().backup().unwrap().read_to_end(&mut bytes).unwrap();
+            assert!(bytes.len() == 1_000_000 && bytes.iter().all(|byte| *byte == 7));
+        });
+        assert_eq!(calls, ["backup"]);
     }
 
     #[test]

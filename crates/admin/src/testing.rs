@@ -174,6 +174,10 @@ impl Controlled for Fake {
         self.calls.lock().unwrap().push(format!("{done} {name}"));
         Ok(Changed { object, notes: Vec::new() })
     }
+    fn backup(&self) -> Result<crate::ArchiveOutput, String> {
+        self.calls.lock().unwrap().push("backup".to_owned());
+        Ok(Box::new(|out| (0..100).try_for_each(|_| out.write_all(&[7; 10_000]))))
+    }
     fn reload(&self) -> Result<(), String> {
         Ok(())
     }

@@ -75,6 +75,16 @@ pub enum CliCommand {
     Reload(LocationArgs),
     /// Stop the running server; no acknowledged write is lost
     Stop(LocationArgs),
+    /// Write the state directory as of one moment to a file, while the server runs or not
+    Backup(BackupArgs),
+    /// Restore a backup into the state directory; no server may run on it
+    Restore(RestoreArgs),
+    /// Work on the state directory itself
+    State {
+        /// The action on the state directory.
+        #[command(subcommand)]
+        command: StateCommand,
+    },
     /// Load an SMB or NFS server, or a mounted directory, and report rates and latencies
     Load(Box<load::Args>),
     /// Copy files between this host, SMB shares and NFS exports, over several connections
@@ -91,6 +101,57 @@ pub enum CliCommand {
     NullLoop(load::null::LoopArgs),
     /// Run a command behind a long, narrow or lossy path to this machine (needs root, but not with --proxy)
     Link(Box<load::link::LinkArgs>),
+}
+
+/// Options of `backup`.
+#[derive(Debug, Clone, Args)]
+pub struct BackupArgs {
+    /// File to write, for its owner only: it holds password hashes and keys; `-` is standard output
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Only check that FILE is a complete backup
+    #[arg(long)]
+    pub verify: bool,
+    /// Leave out named streams and other sidecar data of the shares' files
+    #[arg(long, conflicts_with = "verify")]
+    pub no_sidecar: bool,
+    /// The state directory.
+    #[command(flatten)]
+    pub location: LocationArgs,
+}
+
+/// Options of `restore`.
+#[derive(Debug, Clone, Args)]
+pub struct RestoreArgs {
+    /// The backup
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// Replace the state that is there; its files are kept in a folder `replaced-TIME` of the directory
+    #[arg(long)]
+    pub replace: bool,
+    /// Only attach named streams and other sidecar data to files that came back after the restore
+    #[arg(long, conflicts_with = "replace")]
+    pub sidecar_only: bool,
+    /// Only check that FILE is a complete backup that this program can restore
+    #[arg(long, conflicts_with_all = ["replace", "sidecar_only"])]
+    pub check: bool,
+    /// The state directory.
+    #[command(flatten)]
+    pub location: LocationArgs,
+}
+
+/// `trunkline state …`
+#[derive(Debug, Clone, Subcommand)]
+pub enum StateCommand {
+    /// Bring the state to an earlier version, before an older program is installed; no server may run
+    Downgrade {
+        /// The version to reach [default: the one before]
+        #[arg(long, value_name = "VERSION")]
+        to: Option<u32>,
+        /// The state directory.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
 }
 
 /// `trunkline status …`

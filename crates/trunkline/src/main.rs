@@ -10,6 +10,8 @@
 //! that an examination ended early. `copy` has the exit statuses of robocopy instead.
 
 mod account_keys;
+mod archive;
+mod backup;
 mod calendar;
 mod changes;
 mod cli;

@@ -93,13 +93,18 @@ impl Marks {
 
 impl FileSystems {
     /// Opens the file systems of the volume with this root and the device number `device`. `store` holds
-    /// the state that must last.
+    /// the state that must last; it is changed only if the volume owns it.
     ///
     /// # Errors
     /// Those of the host.
-    pub(crate) fn open(root: BorrowedFd<'_>, device: u64, store: OwnedFd) -> Result<FileSystems> {
+    pub(crate) fn open(
+        root: BorrowedFd<'_>,
+        device: u64,
+        store: OwnedFd,
+        owns_store: bool,
+    ) -> Result<FileSystems> {
         let found = ProbedFileSystem { number: f_fsid(root)?, device, name: file_system_name(root)? };
-        let mut records = AssignedNumbers::open(store);
+        let mut records = AssignedNumbers::open(store, owns_store);
         let own = match (found.lasting(), mounts::mount_of(root)) {
             (Some(lasting), _) => lasting,
             (None, Some(mount)) => records.number(&keys(root, device, &mount, HERE)?, &[found.today()], &[]),

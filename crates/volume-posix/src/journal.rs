@@ -2,24 +2,28 @@
 //!
 //! [`mod@format`] defines its bytes. A reader continues behind damage at the next complete record, reports
 //! the records that it leaves out, and sets the damaged file aside. [`Journal::replace`] writes a second
-//! file and renames it over the first.
+//! file and renames it over the first. [`at_one_moment`] notes the content of several journals at once, for
+//! a backup.
 //!
 //! Opening a journal changes nothing on the disk and does not wait for it, unless the journal is damaged
 //! or in an earlier format. No file exists before the first record. The records that were found count as
 //! committed only after the first [`Journal::commit`].
 
 mod format;
+mod moment;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 use volume::journal::{Journal, JournalPosition};
 use volume::{Failure, Result};
 
 pub use format::Damage;
+pub use moment::{JournalSnapshot, at_one_moment};
 
 /// The reason why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -59,8 +63,8 @@ pub struct PosixJournal {
 
 #[derive(Debug, Default)]
 struct JournalFileState {
-    /// `None` before the first record.
-    file: Option<File>,
+    /// `None` before the first record. A snapshot shares the descriptor.
+    file: Option<Arc<File>>,
     salt: u64,
     /// The bytes of the head and the complete records in the file. The end mark follows them.
     length: u64,
@@ -103,9 +107,9 @@ impl PosixJournal {
             state.take(new, path).map_err(failed)?;
             state
         } else {
-            let file = OpenOptions::new().write(true).open(path).map_err(host)?;
+            let file = OpenOptions::new().read(true).write(true).open(path).map_err(host)?;
             JournalFileState {
-                file: Some(file),
+                file: Some(Arc::new(file)),
                 salt,
                 length: length as u64,
                 next,
@@ -186,11 +190,11 @@ impl Journal for PosixJournal {
                 continue;
             }
             // The name of a file from an earlier run may not be on the disk either.
-            let (file, is_name_sure) = (file.try_clone(), state.committed.is_some());
+            let (file, is_name_sure) = (Arc::clone(file), state.committed.is_some());
             let upto = state.appended;
             state.is_syncing = true;
             drop(state);
-            let result = file.and_then(|file| file.sync_data());
+            let result = file.sync_data();
             let result = result.and_then(|()| if is_name_sure { Ok(()) } else { sync_directory(&self.path) });
             state = self.state.lock();
             state.is_syncing = false;
@@ -238,11 +242,11 @@ fn write_replacement(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) ->
         bytes.extend_from_slice(&format::end(salt, next));
         let host = |why: io::Error| crate::errno::failure_of(&why);
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&replacement).map_err(host)?;
         file.write_all(&bytes).map_err(host)?;
         file.sync_all().and_then(|()| fs::rename(&replacement, path)).map_err(host)?;
-        Ok(JournalFileState { file: Some(file), salt, length, next, ..JournalFileState::default() })
+        Ok(JournalFileState { file: Some(Arc::new(file)), salt, length, next, ..JournalFileState::default() })
     })();
     if written.is_err() {
         // It may not have been created. The next attempt empties it in any case.

@@ -172,6 +172,11 @@ impl SidecarStore {
         call(|| rustix::io::fcntl_dupfd_cloexec(&self.store, 0))
     }
 
+    /// The number of files with data in the store.
+    pub(crate) fn count_folders(&self) -> usize {
+        self.index.read().len()
+    }
+
     /// Whether no file has data in the store.
     pub(crate) fn is_empty(&self) -> bool {
         self.index.read().is_empty()

@@ -69,6 +69,23 @@ impl PosixVolume {
     /// # Errors
     /// [`OpenError`].
     pub fn open(directory: &Path, sidecar: &Path) -> std::result::Result<PosixVolume, OpenError> {
+        PosixVolume::open_as(directory, sidecar, true)
+    }
+
+    /// Opens `directory` to read it while a server may use it. Nothing in the store is changed. The volume
+    /// reports no changes, and its nodes have no addresses unless the host has them.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_beside(directory: &Path, sidecar: &Path) -> std::result::Result<PosixVolume, OpenError> {
+        PosixVolume::open_as(directory, sidecar, false)
+    }
+
+    fn open_as(
+        directory: &Path,
+        sidecar: &Path,
+        owns_store: bool,
+    ) -> std::result::Result<PosixVolume, OpenError> {
         let wrong = |why| match why {
             Failure::NotADirectory => OpenError::NotADirectory(directory.to_owned()),
             why => OpenError::Directory { path: directory.to_owned(), why },
@@ -77,14 +94,14 @@ impl PosixVolume {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | (ALWAYS - OFlags::NOFOLLOW);
         let root = call(|| rustix::fs::open(directory, flags, Mode::empty())).map_err(wrong)?;
         let stat = stat_fd(&root).map_err(wrong)?;
-        let events = Events::start(root.as_fd());
+        let events = if owns_store { Events::start(root.as_fd()) } else { None };
         let mount_by_handle = Handle::with_mount(root.as_fd())
             .and_then(|(handle, mount)| handle.open(root.as_fd()).map(|_| mount));
         let file_system = properties::file_system_name(root.as_fd()).map_err(wrong)?;
         let wrong_store = |why| OpenError::Sidecar { path: sidecar.to_owned(), why };
         let store = SidecarStore::open(sidecar).map_err(wrong_store)?;
         let file_systems =
-            FileSystems::open(root.as_fd(), stat.id.device, store.store().map_err(wrong_store)?)
+            FileSystems::open(root.as_fd(), stat.id.device, store.store().map_err(wrong_store)?, owns_store)
                 .map_err(wrong)?;
         let shared = Arc::new(VolumeContext {
             properties: properties::find(root.as_fd(), &stat, file_systems.own(), events.is_some())
@@ -96,6 +113,7 @@ impl PosixVolume {
             umask: properties::umask(),
             table: match mount_by_handle {
                 Ok(_) => None,
+                Err(_) if !owns_store => None,
                 Err(_) => Some(NodeTable::open(
                     sidecar,
                     call(|| rustix::io::fcntl_dupfd_cloexec(&root, 0)).map_err(wrong)?,
@@ -118,6 +136,16 @@ impl PosixVolume {
     /// and one block more. Beyond the limit calls fail with [`Failure::NoSpace`]. Existing data stays.
     pub fn set_sidecar_quota(&self, bytes: u64) {
         self.shared.sidecar.set_quota(bytes);
+    }
+
+    /// The number of files with sidecar data. Some of them may have been removed by others.
+    pub fn sidecar_count(&self) -> usize {
+        self.shared.sidecar.count_folders()
+    }
+
+    /// Whether a node of this volume has sidecar data.
+    pub fn has_sidecar(&self, node: &dyn Node) -> bool {
+        PosixNode::of(node).is_ok_and(|node| self.shared.sidecar.has(node))
     }
 
     /// Checks up to `at_most` files with sidecar data, and removes the data of files that others removed.

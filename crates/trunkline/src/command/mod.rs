@@ -1,6 +1,7 @@
 //! One file for each command. `serve` has its own module.
 
 mod account;
+mod backup;
 mod channels;
 mod config;
 mod control;
@@ -14,6 +15,7 @@ mod metadata;
 mod nfs;
 mod objects;
 mod page;
+mod state;
 mod status;
 mod table;
 mod token;
@@ -57,6 +59,9 @@ pub fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
         }
         CliCommand::Reload(location) => control::reload(&location),
         CliCommand::Stop(location) => control::stop(&location),
+        CliCommand::Backup(args) => backup::backup(&args),
+        CliCommand::Restore(args) => backup::restore(&args),
+        CliCommand::State { command } => state::run(&command),
         CliCommand::Load(args) => load::run(&args),
         CliCommand::Advise(args) => doctor::advise(&args),
         CliCommand::NullServer(args) => load::null_server(&args),

@@ -13,8 +13,8 @@ use admin::open_files::{ClosedState, FileInUse};
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
 use admin::{
-    AccountKey, AccountKeys, Channels, Controlled, Health, KeyName, NtHash, Transactions, UserChange,
-    UserEntry, Workload,
+    AccountKey, AccountKeys, ArchiveOutput, Channels, Controlled, Health, KeyName, NtHash, Transactions,
+    UserChange, UserEntry, Workload,
 };
 use tokio::sync::Notify;
 
@@ -28,7 +28,7 @@ use crate::config::{Config, Overrides, Sources, check};
 use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::tokens::{self, FileToken, Tokens};
-use crate::{account_keys, calendar, password, principals, reference};
+use crate::{account_keys, backup, calendar, password, principals, reference};
 
 /// The time that the health of the server waits for the directories of its shares.
 const DIRECTORIES_WITHIN: Duration = Duration::from_secs(2);
@@ -422,6 +422,17 @@ impl Controlled for Control {
             "closed by an administrator"
         );
         Ok(closed)
+    }
+
+    fn backup(&self) -> Result<ArchiveOutput, String> {
+        let snapshot = {
+            // No change of users, accounts and shares is half done meanwhile. Clients do not need this lock.
+            let _current = self.lock();
+            self.state.snapshot().map_err(|e| e.to_string())?
+        };
+        let held_us = u64::try_from(snapshot.held().as_micros()).unwrap_or(u64::MAX);
+        tracing::info!(held_us, "the state is sent to a backup");
+        backup::create::archive(snapshot).map_err(|e| e.to_string())
     }
 
     fn reload(&self) -> Result<(), String> {

@@ -115,10 +115,11 @@ impl Setup {
         if args.demo {
             demo::lay_over(&mut overrides)?;
         }
+        let dir = Config::state_dir(&overrides)?;
+        // It comes first: `changes.toml` may be that of an interrupted restore or of an earlier version.
+        let existing = StateDir::open_existing(&dir)?;
         let sources = Sources::read(&overrides)?;
         let config = Config::of(&overrides, &sources)?;
-        let dir = config.server.state_dir.value.clone();
-        let existing = StateDir::open_existing(&dir)?;
         let stored: BTreeSet<String> = match &existing {
             Some(state) => state.store().users()?.into_iter().map(|user| user.name.to_lowercase()).collect(),
             None => BTreeSet::new(),

@@ -132,7 +132,7 @@ impl StateDir {
     }
 
     /// The name of a file of the directory in the database.
-    fn name_of(&self, file: &Path) -> String {
+    pub(super) fn name_of(&self, file: &Path) -> String {
         file.strip_prefix(&self.path).unwrap_or(file).display().to_string()
     }
 

@@ -4,15 +4,25 @@
 //! [`store`] keeps the users and the server's identity.
 //!
 //! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `handle-key`,
-//! `changes.toml`, `volumes/N/` for each directory that was ever served, and `volumes/N.opens` for persistent
-//! opens. Only the owner can access any of it. [`files`] reports changes of the smaller files.
-//! are not what was written.
+//! `changes.toml`, `volumes/N/` for each directory that was ever served, and `volumes/N.opens` for
+//! persistent opens. Only the owner can access any of it. [`files`] reports changes of the smaller files.
+//!
+//! [`version`] has the table of versions, and [`migration`] leads from one to another. [`replacement`]
+//! replaces files all or none. [`snapshot`] reads the whole directory at one moment, for a backup.
 
 #[cfg(test)]
 mod damage;
+pub mod disk;
 mod files;
-mod lock;
+pub mod listing;
+pub mod lock;
+pub mod migration;
+pub mod replacement;
+pub mod snapshot;
 pub mod store;
+pub mod version;
+#[cfg(test)]
+mod version_tests;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,11 +30,11 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::config::os_error;
+use disk::Disk;
 pub use files::{ADMIN_TOKEN, FIRST_PASSWORD};
+use snapshot::OpenJournals;
 use store::{Store, StoreError};
-
-/// First and only line of `version`.
-const VERSION: &str = "trunkline state 1";
+use version::{CURRENT, KnownVersions, PROGRAM, VERSION_FILE, VersionFile};
 
 /// The files that an interrupted first start may leave.
 const BEGINNINGS: [&str; 5] = ["lock", "state.new", "state.redb", "state.generation", "version.new"];
@@ -45,20 +55,65 @@ pub enum StateError {
     Foreign(String),
     /// It is a state directory without its file `version`.
     #[error(
-        "state directory {0}: `version` is missing beside `state.redb`; restore it, or write `{VERSION}` \
-         into it, if it is of this version"
+        "state directory {0}: `version` is missing beside `state.redb`; restore it, or write \
+         `trunkline state {newest}` into it, if it is of this version", newest = CURRENT.newest
     )]
     NoVersion(String),
-    /// It was written by another version of the program.
+    /// Its file `version` cannot be read.
     #[error(
-        "state directory {dir}: it is of version `{found}`, this program knows `{VERSION}`; give another one \
-         with --state-dir"
+        "state directory {dir}: it is of version `{found}`, which no trunkline has written; restore the file \
+         `version`, or give another directory with --state-dir"
     )]
     Version {
         /// The directory.
         dir: String,
         /// The content of its file `version`.
         found: String,
+    },
+    /// A newer program wrote it.
+    #[error(
+        "state directory {dir}: its version is {found}, written by {program}; this is {PROGRAM}, which knows \
+         versions up to {known}: install the newer program again, or run its `trunkline state downgrade` \
+         first, or restore a backup of version {known} with `trunkline restore --replace`"
+    )]
+    Newer {
+        /// The directory.
+        dir: String,
+        /// Its version.
+        found: u32,
+        /// The program that wrote it.
+        program: String,
+        /// The newest version that this program knows.
+        known: u32,
+    },
+    /// A program wrote it that is too old to be followed by this one.
+    #[error(
+        "state directory {dir}: its version is {found}, and this is {PROGRAM}, which knows version {known} \
+         and up: start a release in between on it first, or restore a newer backup, or give another one with \
+         --state-dir"
+    )]
+    TooOld {
+        /// The directory.
+        dir: String,
+        /// Its version.
+        found: u32,
+        /// The oldest version that this program can migrate.
+        known: u32,
+    },
+    /// It cannot be migrated.
+    #[error(
+        "state directory {dir}: it cannot be brought from version {from} to version {to}: {why}; it stays \
+             as it is"
+    )]
+    Migration {
+        /// The directory.
+        dir: String,
+        /// Its version.
+        from: u32,
+        /// The wanted version.
+        to: u32,
+        /// The reason.
+        why: migration::MigrationError,
     },
     /// Another server holds it.
     #[error("state directory {0}: another server is running on it; give this one its own with --state-dir")]
@@ -78,34 +133,50 @@ pub enum StateError {
 pub struct StateDir {
     path: PathBuf,
     store: Store,
+    journals: OpenJournals,
     /// The exclusive lock. The host releases it when the process ends in any way.
     _lock: File,
 }
 
 impl StateDir {
-    /// Opens `path`, and creates it if it is missing.
+    /// Opens `path`, and creates it if it is missing. A directory of an earlier version is migrated.
     ///
     /// # Errors
     /// [`StateError`]. A directory that is refused stays unchanged.
     pub fn open(path: &Path) -> Result<StateDir, StateError> {
+        StateDir::open_as(path, &CURRENT, &Disk::default())
+    }
+
+    /// Like [`StateDir::open`], as a program that knows these versions.
+    pub fn open_as(path: &Path, known: &KnownVersions, disk: &Disk) -> Result<StateDir, StateError> {
         let host = |e: io::Error| host_error(path, &e);
-        let fresh = is_fresh(path)?;
-        if fresh {
+        let mut held = None;
+        if replacement::is_begun(path) {
+            held = Some(lock(path)?);
+            replacement::recover(path, disk).map_err(host)?;
+        }
+        let version = version_of(path, known)?;
+        if version.is_none() {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(host)?;
         }
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(host)?;
-        let lock = lock(path)?;
+        let lock = held.map_or_else(|| lock(path), Ok)?;
         let database = path.join("state.redb");
         let failed = |source| store_error(path, source);
-        if fresh {
-            if !database.try_exists().map_err(host)? {
-                Store::make(&database).map_err(failed)?;
+        match version {
+            None => {
+                if !database.try_exists().map_err(host)? {
+                    Store::make(&database).map_err(failed)?;
+                }
+                // `version` is written last, so that it never exists without the other files.
+                let text = VersionFile::text(known.newest);
+                write_private(&path.join(VERSION_FILE), text.as_bytes()).map_err(host)?;
             }
-            // `version` is written last, so that it never exists without the other files.
-            write_private(&path.join("version"), format!("{VERSION}\n").as_bytes()).map_err(host)?;
+            Some(from) if from < known.newest => migrate(path, from, known, disk)?,
+            Some(_) => {}
         }
         let store = Store::open(&database).map_err(failed)?;
-        Ok(StateDir { path: path.to_path_buf(), store, _lock: lock })
+        Ok(StateDir { path: path.to_path_buf(), store, journals: OpenJournals::default(), _lock: lock })
     }
 
     /// Opens `path` only if it exists.
@@ -113,12 +184,38 @@ impl StateDir {
     /// # Errors
     /// As [`StateDir::open`].
     pub fn open_existing(path: &Path) -> Result<Option<StateDir>, StateError> {
-        if is_fresh(path)? { Ok(None) } else { StateDir::open(path).map(Some) }
+        let is_there = replacement::is_begun(path) || version_of(path, &CURRENT)?.is_some();
+        if is_there { StateDir::open(path).map(Some) } else { Ok(None) }
+    }
+
+    /// Brings the directory `path` down to version `to`, for an older program. Returns its version before.
+    ///
+    /// # Errors
+    /// [`StateError`]. The directory is unchanged then.
+    pub fn downgrade(
+        path: &Path,
+        to: Option<u32>,
+        known: &KnownVersions,
+        disk: &Disk,
+    ) -> Result<(u32, u32), StateError> {
+        let _lock = lock(path)?;
+        replacement::recover(path, disk).map_err(|e| host_error(path, &e))?;
+        let missing = || StateError::NoVersion(path.display().to_string());
+        let from = version_of(path, known)?.ok_or_else(missing)?;
+        let to = to.unwrap_or(from.saturating_sub(1));
+        let failed = |why| migration_error(path, (from, to), why);
+        migration::down(path, from, to, known, disk).map_err(failed)?;
+        Ok((from, to))
     }
 
     /// The path of the directory.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The journals that are open, for a backup.
+    pub fn journals(&self) -> &OpenJournals {
+        &self.journals
     }
 
     /// The database of users and identity.
@@ -173,6 +270,20 @@ impl StateDir {
     }
 }
 
+fn migrate(path: &Path, from: u32, known: &KnownVersions, disk: &Disk) -> Result<(), StateError> {
+    let failed = |why| migration_error(path, (from, known.newest), why);
+    let backup = migration::up(path, from, known, disk).map_err(failed)?;
+    tracing::info!(
+        path = %path.display(), from, to = known.newest, backup = %backup.display(),
+        "the state directory was brought to the version of this program"
+    );
+    Ok(())
+}
+
+fn migration_error(path: &Path, (from, to): (u32, u32), why: migration::MigrationError) -> StateError {
+    StateError::Migration { dir: path.display().to_string(), from, to, why }
+}
+
 fn host_error(path: &Path, error: &io::Error) -> StateError {
     StateError::Host { dir: path.display().to_string(), what: os_error(error) }
 }
@@ -181,34 +292,43 @@ fn store_error(path: &Path, why: StoreError) -> StateError {
     StateError::Store { dir: path.display().to_string(), why }
 }
 
-/// Whether `path` is still empty. Otherwise it must be a state directory of this version.
-fn is_fresh(path: &Path) -> Result<bool, StateError> {
-    let shown = || path.display().to_string();
-    match fs::read(path.join("version")) {
-        Ok(found) if found.trim_ascii_end() == VERSION.as_bytes() => Ok(false),
-        Ok(found) => {
-            let found = String::from_utf8_lossy(&found);
-            let found = found.lines().next().unwrap_or_default().chars().take(80).collect();
-            Err(StateError::Version { dir: shown(), found })
+/// The version of the state directory `path`, which the program knows. None if it is still empty.
+fn version_of(path: &Path, known: &KnownVersions) -> Result<Option<u32>, StateError> {
+    let dir = || path.display().to_string();
+    match version::read(path).map_err(|e| host_error(path, &e))? {
+        None => is_empty(path).map(|()| None),
+        Some(Err(found)) => Err(StateError::Version { dir: dir(), found }),
+        Some(Ok(VersionFile { version: found, program })) if found > known.newest => {
+            let program = program.unwrap_or_else(|| "a newer trunkline".to_owned());
+            Err(StateError::Newer { dir: dir(), found, program, known: known.newest })
         }
-        Err(e) if e.kind() == io::ErrorKind::NotFound => match fs::read_dir(path) {
-            Ok(entries) => {
-                let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-                let is_begun = names.iter().all(|name| BEGINNINGS.iter().any(|known| name == known));
-                match names.iter().any(|name| name == "state.redb") {
-                    _ if is_begun => Ok(true),
-                    true => Err(StateError::NoVersion(shown())),
-                    false => Err(StateError::Foreign(shown())),
-                }
+        Some(Ok(VersionFile { version: found, .. })) if found < known.oldest() => {
+            Err(StateError::TooOld { dir: dir(), found, known: known.oldest() })
+        }
+        Some(Ok(VersionFile { version, .. })) => Ok(Some(version)),
+    }
+}
+
+/// Refuses a directory that has other files than an interrupted first start leaves.
+fn is_empty(path: &Path) -> Result<(), StateError> {
+    let shown = || path.display().to_string();
+    match fs::read_dir(path) {
+        Ok(entries) => {
+            let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+            let is_begun = names.iter().all(|name| BEGINNINGS.iter().any(|known| name == known));
+            match names.iter().any(|name| name == "state.redb") {
+                _ if is_begun => Ok(()),
+                true => Err(StateError::NoVersion(shown())),
+                false => Err(StateError::Foreign(shown())),
             }
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-            Err(e) => Err(host_error(path, &e)),
-        },
+        }
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(host_error(path, &e)),
     }
 }
 
-fn lock(path: &Path) -> Result<File, StateError> {
+/// Takes the lock of `path`, or refuses it because a server runs on it.
+pub fn lock(path: &Path) -> Result<File, StateError> {
     let taken = lock::take(&path.join("lock"), lock::PATIENCE).map_err(|e| host_error(path, &e))?;
     taken.ok_or_else(|| StateError::Locked(path.display().to_string()))
 }
@@ -249,7 +369,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("version"), "trunkline state 9\nx").unwrap();
         let error = StateDir::open(dir.path()).unwrap_err().to_string();
-        assert!(error.contains("`trunkline state 9`") && error.contains("--state-dir"), "{error}");
+        assert!(
+            error.contains("version is 9, written by a newer trunkline") && error.contains("downgrade"),
+            "{error}"
+        );
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         fs::rename(dir.path().join("version"), dir.path().join("letter.txt")).unwrap();
         assert!(matches!(StateDir::open(dir.path()).unwrap_err(), StateError::Foreign(_)));

@@ -5,8 +5,10 @@
 //! never given to another user, so that descriptors on disk keep their meaning. Keys of accounts are stored
 //! as they are, since administrators may ask for them again.
 //!
-//! [`records`] stores the bytes and detects damage. [`tokens`] has the tokens of administrators.
+//! [`records`] stores the bytes and detects damage. [`tokens`] has the tokens of administrators. [`image`]
+//! turns all records into the bytes of a file and back, for backups.
 
+pub mod image;
 mod old_format;
 mod panic_guard;
 mod records;
@@ -112,6 +114,11 @@ impl Identity {
         Ok(Identity { guid, machine_sid: [part(0), part(4), part(8)] })
     }
 
+    /// The GUID in hexadecimal digits.
+    pub fn guid_text(&self) -> String {
+        self.guid.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// The SID of the user with `rid`.
     pub fn user_sid(&self, rid: u32) -> String {
         let [a, b, c] = self.machine_sid;
@@ -173,6 +180,11 @@ impl Store {
         let records = Records::open(path, &TABLES, |contents| Identity::of(contents).map(drop))?;
         let identity = records.with(Identity::of)?;
         Ok(Store { records, identity })
+    }
+
+    /// All records, as they are now.
+    pub fn snapshot(&self) -> image::StoreImage {
+        image::StoreImage::of(self.records.snapshot())
     }
 
     /// Notes about the file for the administrator, as lines.

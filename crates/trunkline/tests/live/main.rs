@@ -3,6 +3,7 @@
 
 mod abandoned_clients;
 mod api;
+mod backup;
 mod homes;
 mod missing_state;
 mod restart;
@@ -81,6 +82,11 @@ impl LiveServer {
         self.server.signal("-TERM");
         self.server.wait();
         act();
+        self.start_again();
+    }
+
+    /// Starts the server that has ended.
+    fn start_again(&mut self) {
         self.server = Server::start(&self.program);
         self.find_ports();
     }

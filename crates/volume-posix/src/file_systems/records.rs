@@ -30,15 +30,16 @@ const LARGEST: u64 = 1 << 20;
 /// The assigned numbers.
 pub(super) struct AssignedNumbers {
     store: OwnedFd,
-    /// Whether the file could be read. Otherwise it is not overwritten.
-    is_readable: bool,
+    /// Whether the file could be read and belongs to the volume. Otherwise it is not overwritten.
+    may_write: bool,
     numbers: BTreeMap<Vec<u8>, u64>,
 }
 
 impl AssignedNumbers {
-    /// Reads the numbers in the store. A damaged file is set aside, and numbers are assigned again.
-    pub(super) fn open(store: OwnedFd) -> AssignedNumbers {
-        let (mut is_readable, found) = (true, read(&store));
+    /// Reads the numbers in the store. A damaged file is set aside, and numbers are assigned again. Nothing
+    /// is written if the caller does not own the store.
+    pub(super) fn open(store: OwnedFd, owns_store: bool) -> AssignedNumbers {
+        let (mut may_write, found) = (owns_store, read(&store));
         let numbers = match found {
             Ok(None) => BTreeMap::new(),
             Ok(Some(bytes)) => parsed(&bytes).unwrap_or_else(|| {
@@ -47,16 +48,18 @@ impl AssignedNumbers {
                     "the numbers of file systems below a share are damaged: \
                      the sidecar data of their files may be lost"
                 );
-                let _ = rustix::fs::renameat(&store, FILE, &store, DAMAGED);
+                if owns_store {
+                    let _ = rustix::fs::renameat(&store, FILE, &store, DAMAGED);
+                }
                 BTreeMap::new()
             }),
             Err(why) => {
                 tracing::warn!(%why, "cannot read the numbers of file systems below a share");
-                is_readable = false;
+                may_write = false;
                 BTreeMap::new()
             }
         };
-        AssignedNumbers { store, is_readable, numbers }
+        AssignedNumbers { store, may_write, numbers }
     }
 
     /// The number that was assigned to a key.
@@ -93,7 +96,7 @@ impl AssignedNumbers {
 
     fn write(&self) -> Result<()> {
         let bytes = written(&self.numbers);
-        if !self.is_readable || bytes.len() as u64 > LARGEST {
+        if !self.may_write || bytes.len() as u64 > LARGEST {
             return Err(Failure::NoSpace);
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
@@ -161,11 +164,11 @@ mod tests {
     #[test]
     fn a_number_that_was_given_stays_whatever_the_device_is_later() {
         let temp_dir = tempfile::tempdir().unwrap();
-        let mut records = AssignedNumbers::open(store(&temp_dir));
+        let mut records = AssignedNumbers::open(store(&temp_dir), true);
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]), 0x2f);
         // The stored number wins, in a later process too.
         assert_eq!(records.number(&[b"fuse a / x".to_vec()], &[0x30], &[]), 0x2f);
-        let mut later = AssignedNumbers::open(store(&temp_dir));
+        let mut later = AssignedNumbers::open(store(&temp_dir), true);
         assert_eq!(later.number(&[b"fuse a / x".to_vec()], &[0x31], &[]), 0x2f);
     }
 
@@ -173,10 +176,10 @@ mod tests {
     fn a_uuid_takes_over_the_number_of_where_it_was_mounted() {
         let temp_dir = tempfile::tempdir().unwrap();
         let [by_place, by_uuid] = [b"xfs /dev/sda1 / .".to_vec(), b"uuid 07".to_vec()];
-        let mut records = AssignedNumbers::open(store(&temp_dir));
+        let mut records = AssignedNumbers::open(store(&temp_dir), true);
         assert_eq!(records.number(std::slice::from_ref(&by_place), &[0x801], &[]), 0x801);
         assert_eq!(records.number(&[by_uuid.clone(), by_place.clone()], &[0x801], &[]), 0x801);
-        let mut later = AssignedNumbers::open(store(&temp_dir));
+        let mut later = AssignedNumbers::open(store(&temp_dir), true);
         assert_eq!((later.given(&by_uuid), later.given(&by_place)), (Some(0x801), None));
         assert_ne!(later.number(&[by_place], &[0x801], &[]), 0x801);
     }
@@ -185,7 +188,7 @@ mod tests {
     fn what_cannot_be_read_is_not_written_over() {
         let temp_dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(temp_dir.path().join(FILE)).unwrap();
-        let mut records = AssignedNumbers::open(store(&temp_dir));
+        let mut records = AssignedNumbers::open(store(&temp_dir), true);
         records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
         assert!(temp_dir.path().join(FILE).is_dir() && !temp_dir.path().join(UNFINISHED).exists());
     }
@@ -193,7 +196,7 @@ mod tests {
     #[test]
     fn no_two_keys_have_one_number() {
         let temp_dir = tempfile::tempdir().unwrap();
-        let mut records = AssignedNumbers::open(store(&temp_dir));
+        let mut records = AssignedNumbers::open(store(&temp_dir), true);
         let first = records.number(&[b"fuse a / x".to_vec()], &[0x2f], &[7]);
         let second = records.number(&[b"fuse b / y".to_vec()], &[0x2f], &[7]);
         let third = records.number(&[b"fuse c / z".to_vec()], &[7], &[7]);
@@ -201,7 +204,7 @@ mod tests {
         // A number that is derived from a key needs no record.
         let elsewhere = tempfile::tempdir().unwrap();
         assert_eq!(
-            AssignedNumbers::open(store(&elsewhere)).number(&[b"fuse b / y".to_vec()], &[], &[]),
+            AssignedNumbers::open(store(&elsewhere), true).number(&[b"fuse b / y".to_vec()], &[], &[]),
             second
         );
     }
@@ -209,7 +212,7 @@ mod tests {
     #[test]
     fn what_is_damaged_is_put_aside() {
         let temp_dir = tempfile::tempdir().unwrap();
-        AssignedNumbers::open(store(&temp_dir)).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
+        AssignedNumbers::open(store(&temp_dir), true).number(&[b"fuse a / x".to_vec()], &[0x2f], &[]);
         let file = temp_dir.path().join(FILE);
         let whole = std::fs::read(&file).unwrap();
         for at in 0..whole.len() {
@@ -217,14 +220,14 @@ mod tests {
             changed[at] ^= 1;
             for bytes in [&changed[..], &whole[..at]] {
                 std::fs::write(&file, bytes).unwrap();
-                assert!(AssignedNumbers::open(store(&temp_dir)).numbers.is_empty(), "{at}");
+                assert!(AssignedNumbers::open(store(&temp_dir), true).numbers.is_empty(), "{at}");
                 assert_eq!(std::fs::read(temp_dir.path().join(DAMAGED)).unwrap(), bytes, "{at}");
                 assert!(!file.exists());
             }
         }
         std::fs::write(&file, &whole).unwrap();
         assert_eq!(
-            AssignedNumbers::open(store(&temp_dir)).number(&[b"fuse a / x".to_vec()], &[1], &[]),
+            AssignedNumbers::open(store(&temp_dir), true).number(&[b"fuse a / x".to_vec()], &[1], &[]),
             0x2f
         );
     }

@@ -44,7 +44,9 @@ pub fn keep(
         let user = principals.iter().find(|user| user.identity.sid == *sid && user.enabled);
         user.map(|user| super::homes::at_home(share, &user.identity))
     };
-    let restored = engine.keep_opens(Arc::new(kept), &found.records, &who, net::now());
+    let kept = Arc::new(kept);
+    state.journals().add(journal, &kept);
+    let restored = engine.keep_opens(kept, &found.records, &who, net::now());
     let restored = restored.map(|restored| (restored, is_missing || !found.damage.is_empty()));
     restored.map_err(|why| cannot(&format_args!("{}: {why}", journal.display())))
 }
@@ -60,7 +62,9 @@ pub fn keep_clients(state: &StateDir, journal: &Path, nfs: &nfs::Server) -> Resu
     warn_of_damage(journal, &found, CLIENTS);
     // Shows whether only this program was restarted, or the whole host.
     let boot = std::fs::read(BOOT_ID).unwrap_or_default();
-    nfs.keep_clients(Arc::new(kept), &found.records, &boot, net::now())
+    let kept = Arc::new(kept);
+    state.journals().add(journal, &kept);
+    nfs.keep_clients(kept, &found.records, &boot, net::now())
         .map_err(|why| format!("the NFS clients' record {}: {why}", journal.display()))?;
     if is_missing || !found.damage.is_empty() {
         nfs.mark_records_incomplete();

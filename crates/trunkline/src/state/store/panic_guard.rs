@@ -5,7 +5,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
-use std::sync::Once;
+use std::sync::{Arc, Once};
 
 use parking_lot::RwLock;
 use redb::StorageBackend;
@@ -42,9 +42,11 @@ fn panic_text(panic: &(dyn Any + Send)) -> String {
 
 /// A copy of the database in memory. It never becomes much larger than the file, whatever a damaged length
 /// says.
-#[derive(Debug)]
+///
+/// Its clones share the bytes.
+#[derive(Debug, Clone)]
 pub struct DatabaseCopy {
-    bytes: RwLock<Vec<u8>>,
+    bytes: Arc<RwLock<Vec<u8>>>,
     largest: u64,
 }
 
@@ -54,7 +56,17 @@ const GROWTH: u64 = 64 << 20;
 impl DatabaseCopy {
     pub fn of(bytes: Vec<u8>) -> DatabaseCopy {
         let largest = bytes.len() as u64 + GROWTH;
-        DatabaseCopy { bytes: RwLock::new(bytes), largest }
+        DatabaseCopy { bytes: Arc::new(RwLock::new(bytes)), largest }
+    }
+
+    /// An empty one, for a database whose records have about this many bytes.
+    pub fn empty(records: u64) -> DatabaseCopy {
+        DatabaseCopy { bytes: Arc::default(), largest: GROWTH + 8 * records }
+    }
+
+    /// The bytes, which are taken out.
+    pub fn take(&self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes.write())
     }
 }
 

@@ -22,6 +22,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 use redb::backends::FileBackend;
@@ -72,7 +73,8 @@ impl Edits {
 #[derive(Debug)]
 pub struct Records {
     database: Database,
-    contents: RwLock<Contents>,
+    /// A change makes a copy if a backup still reads the old content.
+    contents: RwLock<Arc<Contents>>,
     /// The number of the last commit. A commit holds this lock.
     generation: Mutex<u64>,
     beside: File,
@@ -81,8 +83,8 @@ pub struct Records {
 }
 
 /// The content of a file.
-struct LoadedRecords {
-    contents: Contents,
+pub struct LoadedRecords {
+    pub contents: Contents,
     /// None if the program that wrote it had no checksums.
     generation: Option<u64>,
 }
@@ -155,13 +157,18 @@ impl Records {
             }
         };
         write_generation(&beside, generation)?;
-        let contents = RwLock::new(found.contents);
+        let contents = RwLock::new(Arc::new(found.contents));
         Ok(Records { database, contents, generation: Mutex::new(generation), beside, notes })
     }
 
     /// Applies `look` to all records.
     pub fn with<T>(&self, look: impl FnOnce(&Contents) -> T) -> T {
         look(&self.contents.read())
+    }
+
+    /// All records, as they are now.
+    pub fn snapshot(&self) -> Arc<Contents> {
+        Arc::clone(&self.contents.read())
     }
 
     /// The body under `key`.
@@ -199,7 +206,7 @@ impl Records {
         let next = *generation + 1;
         guarded(|| commit(self.database.begin_write()?, &self.contents.read(), &edits, next))?;
         *generation = next;
-        apply(&mut self.contents.write(), edits);
+        apply(Arc::make_mut(&mut self.contents.write()), edits);
         // There is no wait for the disk: the number there may be too low, but never too high.
         if let Err(error) = write_generation(&self.beside, next) {
             tracing::warn!(%error, "the number of the last change of state.redb could not be written to \
@@ -224,7 +231,7 @@ impl LoadedRecords {
 }
 
 /// Reads a database and checks its checksums. redb may write repairs to it.
-fn examine(database: &mut Database, tables: &[Table]) -> Result<LoadedRecords, StoreError> {
+pub fn examine(database: &mut Database, tables: &[Table]) -> Result<LoadedRecords, StoreError> {
     let was_whole = database.check_integrity().map_err(|e| StoreError::damaged(&e.to_string()))?;
     let read = database.begin_read()?;
     let names: Vec<String> = read.list_tables()?.map(|table| table.name().to_owned()).collect();
@@ -377,9 +384,13 @@ fn generation_file(path: &Path) -> Result<File, StoreError> {
 
 /// Writes the number of the last commit: 8 bytes and their checksum.
 fn write_generation(file: &File, generation: u64) -> Result<(), StoreError> {
+    Ok(file.write_all_at(&generation_bytes(generation), 0)?)
+}
+
+/// The content of the file with the number of the last commit.
+pub fn generation_bytes(generation: u64) -> Vec<u8> {
     let number = generation.to_le_bytes();
-    let content = [&number[..], &crc32fast::hash(&number).to_le_bytes()].concat();
-    Ok(file.write_all_at(&content, 0)?)
+    [&number[..], &crc32fast::hash(&number).to_le_bytes()].concat()
 }
 
 /// The number in the file next to `path`. None without such a file.

@@ -1,0 +1,199 @@
+//! Makes a backup. A running server sends its state; without one the state is read under its lock. The
+//! command checks what comes, adds the sidecar data, and writes the file completely or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use admin::{ArchiveOutput, ClientError, ControlClient};
+
+use super::sidecar;
+use super::{BackupError, LeftOut, check_owner};
+use crate::archive::read::{Member, read};
+use crate::archive::write::ArchiveWriter;
+use crate::archive::{ArchiveError, FORMAT, Manifest, STATE, Summary};
+use crate::calendar;
+use crate::state::StateDir;
+use crate::state::snapshot::{Snapshot, SnapshotError};
+use crate::state::store::image::StoreImage;
+use crate::state::version::{CURRENT, PROGRAM};
+
+/// The result of a backup.
+#[derive(Debug)]
+pub struct CreatedBackup {
+    /// The archive.
+    pub summary: Summary,
+    /// Files whose sidecar data is not in it.
+    pub left_out: LeftOut,
+}
+
+/// The archive of a state directory at one moment, without sidecar data.
+pub fn archive(snapshot: Snapshot) -> Result<ArchiveOutput, SnapshotError> {
+    let manifest = Manifest {
+        format: FORMAT,
+        state_version: CURRENT.newest,
+        program: PROGRAM.to_owned(),
+        server_guid: snapshot.records().identity()?.guid_text(),
+        time: calendar::now(),
+    };
+    Ok(Box::new(move |out| write_state(&manifest, snapshot, out)))
+}
+
+fn write_state(manifest: &Manifest, snapshot: Snapshot, out: &mut dyn Write) -> io::Result<()> {
+    let mut writer = ArchiveWriter::new(BufWriter::new(out), manifest)?;
+    snapshot.read::<ReadError>(&mut |mut file| {
+        writer.member(&format!("{STATE}{}", file.name), file.size, &mut file.data)?;
+        Ok(())
+    })?;
+    writer.finish().map(drop)
+}
+
+/// An error of the host or of the snapshot.
+struct ReadError(io::Error);
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> ReadError {
+        ReadError(error)
+    }
+}
+
+impl From<SnapshotError> for ReadError {
+    fn from(error: SnapshotError) -> ReadError {
+        ReadError(io::Error::other(error.to_string()))
+    }
+}
+
+impl From<ReadError> for io::Error {
+    fn from(error: ReadError) -> io::Error {
+        error.0
+    }
+}
+
+/// Writes a backup of the state directory `dir` to the file `to`, or to standard output for `-`.
+///
+/// # Errors
+/// [`BackupError`]. The file is as it was then.
+pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup, BackupError> {
+    check_owner(dir)?;
+    if to == Path::new("-") {
+        return write(dir, &mut io::stdout().lock(), to, with_sidecar);
+    }
+    let host = |path: &Path| {
+        let path = path.to_owned();
+        move |error| BackupError::Host(path, error)
+    };
+    let mut partial = to.to_owned().into_os_string();
+    partial.push(".partial");
+    let partial = PathBuf::from(partial);
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(&partial).map_err(host(&partial))?;
+    let written = write(dir, &mut file, to, with_sidecar).and_then(|created| {
+        file.sync_all().and_then(|()| fs::rename(&partial, to)).map_err(host(to))?;
+        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        File::open(parent).and_then(|parent| parent.sync_all()).map_err(host(parent))?;
+        Ok(created)
+    });
+    if written.is_err() {
+        // It may be impossible on a disk that fails.
+        let _ = fs::remove_file(&partial);
+    }
+    written
+}
+
+fn write(
+    dir: &Path,
+    out: &mut dyn Write,
+    to: &Path,
+    with_sidecar: bool,
+) -> Result<CreatedBackup, BackupError> {
+    let new = NewBackup { dir, to, with_sidecar };
+    match ControlClient::connect(dir) {
+        Ok(client) => {
+            let sent = client.backup().map_err(|e| BackupError::Server(dir.to_owned(), e))?;
+            new.rewrite(sent, out)
+        }
+        Err(ClientError::NotRunning) => {
+            // It stays locked until the backup is complete.
+            let state = StateDir::open_existing(dir)?.ok_or_else(|| BackupError::NoState(dir.to_owned()))?;
+            let archive = archive(state.snapshot()?)?;
+            let (sent, mut sender) = io::pipe().map_err(|e| BackupError::Host(dir.to_owned(), e))?;
+            std::thread::scope(|scope| {
+                // If it fails, the archive is cut, and the reader reports that.
+                scope.spawn(move || archive(&mut sender));
+                new.rewrite(sent, out)
+            })
+        }
+        Err(error) => Err(BackupError::Server(dir.to_owned(), error)),
+    }
+}
+
+/// A backup that is being written.
+#[derive(Clone, Copy)]
+struct NewBackup<'a> {
+    dir: &'a Path,
+    to: &'a Path,
+    with_sidecar: bool,
+}
+
+impl NewBackup<'_> {
+    /// Checks the archive `sent`, and writes it to `out` with sidecar data.
+    fn rewrite(self, sent: impl Read, out: &mut dyn Write) -> Result<CreatedBackup, BackupError> {
+        let NewBackup { dir, to, with_sidecar } = self;
+        let unwritten = |error: io::Error| BackupError::Host(to.to_owned(), error);
+        let mut out = Some(BufWriter::with_capacity(1 << 16, out));
+        let mut writer = None;
+        let mut database = Vec::new();
+        let mut copy = |member: Member<'_>| -> io::Result<()> {
+            if let Some(out) = out.take() {
+                writer = Some(ArchiveWriter::new(out, member.manifest)?);
+            }
+            let Some(writer) = &mut writer else { return Ok(()) };
+            if member.name == "state/state.redb" {
+                member.data.read_to_end(&mut database)?;
+                return writer.small(member.name, &database);
+            }
+            writer.member(member.name, member.size, member.data).map(drop)
+        };
+        let mut summary = read(sent, &mut |member| Ok(copy(member)?)).map_err(|error| match error {
+            ArchiveError::Host(error) => unwritten(error),
+            error => BackupError::Interrupted(dir.to_owned(), error),
+        })?;
+        let mut writer = writer.ok_or_else(|| BackupError::Lacks(to.to_owned(), "state.redb"))?;
+        let mut left_out = LeftOut::default();
+        if with_sidecar {
+            let records = StoreImage::read(database).map_err(SnapshotError::from)?;
+            let directories = records.directories().map_err(SnapshotError::from)?;
+            let mut added = sidecar::Added { writer: &mut writer, files: 0, left_out: &mut left_out };
+            added.all(dir, &directories)?;
+            summary.sidecar_files = added.files;
+        }
+        summary.bytes = writer.bytes();
+        let (_, sha256) = writer.finish().map_err(unwritten)?;
+        Ok(CreatedBackup { summary: Summary { sha256, ..summary }, left_out })
+    }
+}
+
+/// Checks a backup without restoring it.
+///
+/// # Errors
+/// [`BackupError`]
+pub fn verify(path: &Path) -> Result<Summary, BackupError> {
+    let file = File::open(path).map_err(|e| BackupError::Host(path.to_owned(), e))?;
+    let mut database = None;
+    let summary = read(io::BufReader::with_capacity(1 << 16, file), &mut |member| {
+        if member.name == "state/state.redb" {
+            let mut bytes = Vec::new();
+            member.data.read_to_end(&mut bytes)?;
+            database = Some(bytes);
+        }
+        Ok(())
+    });
+    let summary = summary.map_err(|e| BackupError::Archive(path.to_owned(), e))?;
+    let database = database.ok_or_else(|| BackupError::Lacks(path.to_owned(), "state.redb"))?;
+    if summary.manifest.state_version == CURRENT.newest {
+        StoreImage::read(database).map_err(SnapshotError::from)?;
+    }
+    Ok(summary)
+}
