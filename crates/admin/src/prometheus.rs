@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use crate::status::{Audit, Transport};
-use crate::transactions::{Api, Gauges, Latency, ShareTransactions, Transactions};
+use crate::transactions::{Api, Gauges, Latency, Recycle, ShareTransactions, Transactions};
 
 /// The content type of the format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -41,6 +41,7 @@ pub fn text(all: &Transactions) -> String {
     page.work(all);
     page.availability(all);
     page.gauges(all);
+    page.recycle_folders(all);
     page.transport(&all.transport);
     if let Some(audit) = &all.audit {
         page.audit(audit);
@@ -289,6 +290,41 @@ impl Page {
     }
 }
 
+impl Page {
+    fn recycle_folders(&mut self, all: &Transactions) {
+        type Take = fn(&Recycle) -> u64;
+        let numbers: [(&str, &str, &str, Take); 4] = [
+            ("trunkline_recycle_files", "gauge", "Files in the recycle folder.", |of| of.files),
+            ("trunkline_recycle_bytes", "gauge", "Bytes that these files take.", |of| of.bytes),
+            ("trunkline_recycle_kept_total", "counter", "Removed files that were moved there.", |of| of.kept),
+            ("trunkline_recycle_purged_total", "counter", "Files that its bounds removed for good.", |of| {
+                of.purged
+            }),
+        ];
+        let folders: Vec<(&str, &Recycle)> = all
+            .gauges
+            .iter()
+            .filter_map(|(share, gauges)| Some((share.as_str(), gauges.recycle.as_ref()?)))
+            .collect();
+        if folders.is_empty() {
+            return;
+        }
+        for (name, kind, help, take) in numbers {
+            self.begin(name, kind, help);
+            for (share, recycle) in &folders {
+                self.sample(name, &[("file_share", share)], take(recycle) as f64);
+            }
+        }
+        let name = "trunkline_recycle_removed_total";
+        self.begin(name, "counter", "Removed files that were not kept, by the reason.");
+        for (share, recycle) in &folders {
+            for (reason, count) in &recycle.removed {
+                self.sample(name, &[("file_share", share), ("reason", reason)], *count as f64);
+            }
+        }
+    }
+}
+
 /// A label's value as it stands between quotation marks.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
@@ -404,5 +440,22 @@ mod tests {
         for (name, value) in wanted {
             assert_eq!(samples.get(&name), Some(&value), "{name} in {samples:#?}");
         }
+    }
+    #[test]
+    fn a_recycle_folder_has_its_numbers_and_a_share_without_one_has_none() {
+        let recycle =
+            Recycle { files: 11, removed: [("linked".to_owned(), 12)].into(), ..Recycle::default() };
+        let with = Gauges { recycle: Some(recycle), ..Gauges::default() };
+        let gauges = [("docs".to_owned(), with), ("other".to_owned(), Gauges::default())].into();
+        let text = text(&Transactions { gauges, ..Transactions::default() });
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("trunkline_recycle")).collect();
+        let wanted = [
+            "trunkline_recycle_files{file_share=\"docs\"} 11",
+            "trunkline_recycle_bytes{file_share=\"docs\"} 0",
+            "trunkline_recycle_kept_total{file_share=\"docs\"} 0",
+            "trunkline_recycle_purged_total{file_share=\"docs\"} 0",
+            "trunkline_recycle_removed_total{file_share=\"docs\",reason=\"linked\"} 12",
+        ];
+        assert_eq!(lines, wanted);
     }
 }

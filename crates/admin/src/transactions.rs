@@ -65,6 +65,24 @@ pub struct Gauges {
     pub volume_size_bytes: Option<u64>,
     /// The free bytes of the volume.
     pub volume_free_bytes: Option<u64>,
+    /// The recycle folder; null when the share keeps no removed files.
+    #[serde(default)]
+    pub recycle: Option<Recycle>,
+}
+
+/// The recycle folder of a share.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recycle {
+    /// Files that lie in it, as far as is known.
+    pub files: u64,
+    /// Bytes of storage that they take.
+    pub bytes: u64,
+    /// Removed files that were moved into it.
+    pub kept: u64,
+    /// Files that were removed from it for good by its bounds.
+    pub purged: u64,
+    /// Files that were removed for good at once, by the reason.
+    pub removed: BTreeMap<String, u64>,
 }
 
 /// The transactions of a share over one protocol.

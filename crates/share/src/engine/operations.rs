@@ -11,6 +11,7 @@
 //! | `reservation`, `existing`, `new_object`, `create` | the beginning of an open; read `create` first |
 //! | `amend`, `restore` | an open with other rights; opens that are restored after a restart |
 //! | `last_link`, `delete`, `rename`, `hard_link` | names |
+//! | `recycle` | the upkeep of the recycle folder, and its room |
 //! | `scan`, `items`, `watches` | listings, objects that are not open, watches |
 
 pub(crate) mod amend;
@@ -30,6 +31,7 @@ pub(crate) mod info;
 pub(crate) mod items;
 pub(crate) mod last_link;
 pub(crate) mod new_object;
+pub(crate) mod recycle;
 pub(crate) mod rename;
 pub(crate) mod reparse;
 pub(crate) mod reservation;

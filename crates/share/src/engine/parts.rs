@@ -11,6 +11,7 @@
 //! | `waits` | requests that wait, their deadlines, and the clients to notify |
 //! | `watched_tree`, `watches` | watches, and the host's events for them |
 //! | `persistence` | recorded opens, opens whose clients are gone, and the callbacks that end those |
+//! | `recycle_bin` | the counters of the recycle folder, and the search for the files in it |
 //! | `limits`, `counters`, `audit` | the provisioned limits of the share, its counters, and the selection of audit events |
 
 pub(crate) mod audit;
@@ -21,6 +22,7 @@ pub(crate) mod limits;
 pub(crate) mod names;
 pub(crate) mod open_files;
 pub(crate) mod persistence;
+pub(crate) mod recycle_bin;
 pub(crate) mod rights;
 pub(crate) mod waits;
 pub(crate) mod watched_tree;

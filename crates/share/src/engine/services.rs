@@ -9,6 +9,7 @@
 //! | `descriptor_retry`, `parked` | actions in a shortage of descriptors; requests that wait |
 //! | `breaks` | caching rights: granted, broken, revoked. Nothing is sent here |
 //! | `notices`, `changes` | notices to holders and watches |
+//! | `recycle`, `recycle_folders`, `recycle_purge` | removed files: moved into a folder, for good later |
 //! | `close`, `detached`, `expiry` | the end of opens, also of those whose client is gone |
 //! | `conflicts`, `acknowledgments` | breaking rights before an action, and the holders' acknowledgments |
 //! | `resource_relief`, `fairness` | the state that is given up in a shortage, and the division of the rest |
@@ -38,6 +39,9 @@ pub(crate) mod parked;
 pub(crate) mod properties;
 pub(crate) mod recording;
 pub(crate) mod records;
+pub(crate) mod recycle;
+pub(crate) mod recycle_folders;
+pub(crate) mod recycle_purge;
 pub(crate) mod resource_relief;
 pub(crate) mod unreported;
 pub(crate) mod usage;

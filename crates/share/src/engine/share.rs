@@ -14,6 +14,7 @@ use crate::engine::parts::names::cache::{Cache, MetadataCaching, can_remember};
 use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::parts::open_files::OpenFiles;
 use crate::engine::parts::persistence::Persistence;
+use crate::engine::parts::recycle_bin::RecycleBin;
 use crate::engine::parts::rights::CachingRights;
 use crate::engine::parts::waits::Waits;
 use crate::engine::parts::watches::Watches;
@@ -33,6 +34,7 @@ pub struct Share {
     limits_in_force: LimitsInForce,
     counters: FamilyCounters,
     audit_selection: AuditSelection,
+    recycle_bin: RecycleBin,
 }
 
 /// The resources that a share has in common with other shares.
@@ -74,6 +76,7 @@ impl Share {
             persistence: Persistence::default(),
             limits_in_force: LimitsInForce::default(),
             counters: FamilyCounters::default(),
+            recycle_bin: RecycleBin::default(),
         });
         share.audit_selection.set(share.settings().audited());
         let sharing: Weak<Share> = Arc::downgrade(&share);
@@ -107,6 +110,7 @@ impl Share {
         self.audit_selection.set(config.audited());
         self.settings.store(Arc::new(config));
         self.directories().forget_names();
+        self.recycle_bin.restart();
         self.set_metadata_caching(remembers);
     }
 
@@ -237,6 +241,11 @@ impl Share {
     #[inline]
     pub(crate) fn audit_selection(&self) -> &AuditSelection {
         &self.audit_selection
+    }
+
+    /// The counters of the recycle folder, and the search for the files in it.
+    pub(crate) fn recycle_bin(&self) -> &RecycleBin {
+        &self.recycle_bin
     }
 
     /// The counters.

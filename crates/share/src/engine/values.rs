@@ -9,3 +9,4 @@ pub(crate) mod host_lists;
 pub(crate) mod ids;
 pub(crate) mod protection;
 pub(crate) mod record;
+pub(crate) mod recycle;

@@ -95,6 +95,8 @@ pub(crate) enum Rank {
     DescriptorShares,
     /// `FamilyCounters::all`: the counters of each family.
     Counts,
+    /// `RecycleBin::search`: the search for the files in the recycle folder, while no thread goes on with it.
+    RecycleSearch,
     /// A shard of `ClientMemory`: the charge of each account.
     ClientMemory,
 }

@@ -58,6 +58,13 @@ pub fn check(config: &Config, share: &Share) -> Result<(), ConfigError> {
         );
         return Err(fail(config, &share.create_home.origin, text));
     }
+    if share.recycle.value && share.has_homes() {
+        let text = format!(
+            "share `{name}` has `recycle = true`, but a share of homes keeps no removed files: its recycle folder \
+             would lie outside of the homes; remove `recycle`"
+        );
+        return Err(fail(config, &share.recycle.origin, text));
+    }
     named_by_user(config, share)
 }
 

@@ -358,6 +358,23 @@ settings! {
         /// Maximum size of named streams and large access lists on the state directory's file system, if the
         /// share has no size.
         streams_max_gib: u64 { Number(1, 1 << 20), live, or 16 }
+        /// Whether files that clients remove move into a folder of the share, from which their user gets them
+        /// back (docs/recycle.md).
+        recycle: bool { Flag, live, or false }
+        /// Name of that folder, at the root of the share.
+        recycle_folder: String { Text(values::folder), live, or ".recycle".to_owned() }
+        /// Days after which a removed file goes for good. 0 keeps it until its room is needed.
+        recycle_days: u64 { Number(0, 36_500), live, or 30 }
+        /// Most storage that removed files take. The oldest go for good above it.
+        recycle_gib: u64 { PROVISIONED, live, or 10 }
+        /// Largest file that is kept, by its storage.
+        recycle_max_file_mib: u64 { PROVISIONED, live, unset "`recycle_gib`" }
+        /// Patterns of names that are removed for good at once. `*` and `?` are wildcards. Names that NFS
+        /// clients give to removed files that they have open (`.nfs...`) always are.
+        recycle_exclude: Vec<String> {
+            ListFormat::any(Text(pattern)), live,
+            or vec!["*.tmp".to_owned(), "~$*".to_owned(), ".~lock.*#".to_owned()]
+        }
         /// Whether clients may watch directories for changes.
         change_notify: bool { Flag, live, or true }
         /// Whether persistent handles survive a restart. They are recorded in the state directory, and their

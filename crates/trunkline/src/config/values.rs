@@ -299,6 +299,19 @@ pub fn comment(text: &str) -> Result<String, String> {
     }
 }
 
+/// Parses the name of a folder.
+///
+/// # Errors
+/// The mistake in the text.
+pub fn folder(text: &str) -> Result<String, String> {
+    let is_plain =
+        !text.contains(char::is_control) && !text.contains(['\\', '*', '?', ':', '"', '<', '>', '|']);
+    match volume::Name::new(text.as_bytes()) {
+        Ok(_) if is_plain => Ok(text.to_owned()),
+        _ => Err(format!("`{text}` is not a name for a folder")),
+    }
+}
+
 /// Parses a pattern for file names.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ mod api;
 mod backup;
 mod homes;
 mod missing_state;
+mod recycle;
 mod restart;
 mod share_relocation;
 

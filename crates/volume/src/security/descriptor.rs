@@ -85,6 +85,9 @@ bitflags! {
     }
 }
 
+/// The bit of [`Descriptor::resource_manager`] that [`Descriptor::guard_path`] sets.
+const GUARDS_PATH: u8 = 0x80;
+
 /// The owner of a node and the rights of users to it.
 // MS-DTYP 2.4.6
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -136,6 +139,19 @@ impl Descriptor {
             sacl: None,
             dacl: Some(dacl),
         }
+    }
+
+    /// Whether a path through the directory needs the right to traverse it. Otherwise anybody who knows a
+    /// path passes a directory with a stored descriptor.
+    #[must_use]
+    pub fn guards_path(&self) -> bool {
+        self.control.contains(Control::RM_CONTROL_VALID) && self.resource_manager & GUARDS_PATH != 0
+    }
+
+    /// Makes a path through the directory need the right to traverse it.
+    pub fn guard_path(&mut self) {
+        self.control |= Control::RM_CONTROL_VALID;
+        self.resource_manager |= GUARDS_PATH;
     }
 
     /// Reads the self-relative form. The order of the parts is free. Bytes that no offset leads to are

@@ -22,6 +22,7 @@ impl Share {
         if self.is_home(caller.identity, parent, name) {
             return Err(Refusal::CannotDelete);
         }
+        self.check_not_recycle_name(parent, name)?;
         // chattr(1): not even root removes a name from such a directory.
         if self.directory_security(parent)?.is_fixed {
             return Err(Refusal::AccessDenied);

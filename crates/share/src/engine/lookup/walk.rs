@@ -393,14 +393,16 @@ impl Share {
     }
 
     /// Whether the caller may pass through a directory. A stored descriptor does not decide that, because
-    /// anyone who knows a path may use it. The host's own permission bits do.
+    /// anyone who knows a path may use it. The host's own permission bits do. A descriptor that guards
+    /// the path is an exception: the folders of users in the recycle folder have one.
     pub(crate) fn check_traverse(
         &self,
         caller: &Caller<'_>,
         directory: &Arc<Directory>,
     ) -> Result<(), Refusal> {
         let security = self.directory_security(directory)?;
-        if security.is_stored || self.may(caller, &security, Rights::TRAVERSE) {
+        let is_passed = security.is_stored && !security.descriptor.guards_path();
+        if is_passed || self.may(caller, &security, Rights::TRAVERSE) {
             Ok(())
         } else {
             Err(Refusal::AccessDenied)

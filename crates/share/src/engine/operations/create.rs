@@ -71,6 +71,7 @@ impl Share {
                 Ok(Attempt::Wait(ticket)) if self.waits().is_over(ticket) => {}
                 Ok(Attempt::Wait(ticket)) => return CallResult::Wait(ticket),
                 Ok(Attempt::Again) => {}
+                Err(Refusal::NoSpace) if self.make_recycle_room(caller.cause()) => {}
                 Err(Refusal::HostKeeps) => return self.try_later(caller),
                 Err(why) => return CallResult::Refused(why),
             }

@@ -76,6 +76,7 @@ impl Share {
         }
         let options = open.options & (Options::EXACT_CASE | Options::STOP_AT_LINKS);
         let (parent, name) = self.goal(caller, to, options)?;
+        self.check_not_recycle_name(&parent, &name)?;
         self.check_link_moves(caller.identity, open, &parent)?;
         let security = self.directory_security(&parent)?;
         if !self.may(caller, &security, Rights::ADD_FILE) {

@@ -276,6 +276,7 @@ impl Share {
     ) -> Result<Item, Refusal> {
         self.check_writable()?;
         let parent = self.start(caller, above)?;
+        self.check_not_recycle_name(&parent, name)?;
         let security = self.directory_security(&parent)?;
         if !self.may(caller, &security, Rights::ADD_FILE) {
             return Err(Refusal::AccessDenied);

@@ -40,6 +40,7 @@ impl Share {
     ) -> Result<Attempt, Refusal> {
         check_attributes(request)?;
         self.check_writable()?;
+        self.check_not_recycle_name(parent, name)?;
         let is_directory = request.options.contains(Options::DIRECTORY);
         let adds = if is_directory { Rights::ADD_SUBDIRECTORY } else { Rights::ADD_FILE };
         let above = self.directory_security(parent)?;

@@ -12,7 +12,7 @@ use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::Search;
 use crate::engine::operations::create::MAX_ATTEMPTS;
 use crate::engine::parts::file::File;
-use crate::engine::parts::names::directory::{Directory, DirectoryEntry, KnownName, NameChange};
+use crate::engine::parts::names::directory::{Directory, DirectoryEntry, KnownName, change_both};
 use crate::engine::services::audit::{AuditedPath, AuditedStep, path_below};
 use crate::engine::services::expiry::is_conflict;
 use crate::engine::values::effects::Effects;
@@ -193,6 +193,9 @@ impl Share {
             return Err(Refusal::AccessDenied);
         }
         let destination = self.destination(caller, open, to)?;
+        let (from, own_name) = link.parent_and_name();
+        self.check_not_recycle_name(&from, &own_name)?;
+        self.check_not_recycle_name(&destination.parent, &destination.name)?;
         self.check_link_moves(caller.identity, open, &destination.parent)?;
         self.check_may_move(caller, open, &destination)?;
         match self.check_not_deletable(caller, open, &destination.parent) {
@@ -218,8 +221,7 @@ impl Share {
         let Some((real, id, kind)) = destination.there.clone() else {
             return Ok(CallResult::Done(destination));
         };
-        let (parent, own_name) = link.parent_and_name();
-        let is_itself = id == open.file.id && parent.id == destination.parent.id && real == own_name;
+        let is_itself = id == open.file.id && from.id == destination.parent.id && real == own_name;
         if is_itself {
             return Ok(CallResult::Done(destination));
         }
@@ -396,7 +398,7 @@ impl Share {
             return Ok(true);
         }
         let (old, new) = (from.entry(&name), to.parent.entry(&to.name));
-        let locks = both(old, new);
+        let locks = change_both(old, new);
         let stands = to
             .there
             .as_ref()
@@ -578,15 +580,6 @@ fn is_open_by_one(file: &File, client: ClientKey) -> bool {
 /// open denies deletion.
 pub(crate) fn may_be_replaced(file: &File, posix: bool) -> bool {
     if posix { !denies_deletion(file) } else { !file.has_members() }
-}
-
-/// Locks the names of two directories, in one order everywhere.
-fn both<'a>(a: DirectoryEntry<'a>, b: DirectoryEntry<'a>) -> (NameChange<'a>, Option<NameChange<'a>>) {
-    if Arc::ptr_eq(a.parent, b.parent) {
-        return (a.parent.change(&[a.name, b.name]), None);
-    }
-    let (first, second) = if Arc::as_ptr(a.parent) < Arc::as_ptr(b.parent) { (a, b) } else { (b, a) };
-    (first.parent.change(&[first.name]), Some(second.parent.change(&[second.name])))
 }
 
 /// Whether an open file has a name below a directory.

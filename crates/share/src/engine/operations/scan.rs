@@ -375,7 +375,7 @@ impl Share {
             self.audit_first_use(open, FirstUse::LIST, AuditedOperation::List);
         }
         let here = self.cache().is_on().then(|| self.directory_here(open));
-        let hides = self.settings().hide_unreadable;
+        let hides = self.hides_unreadable_in(open);
         let from = if cookie <= 2 { 0 } else { cookie };
         let show = &mut |entry: &DirEntry| {
             if !wants(&entry.name) {
@@ -391,6 +391,14 @@ impl Share {
             Some(here) => self.names().entries(here, open.node.as_ref(), from, show),
             None => Ok(open.node.entries(from, &mut |entry| show(&entry))?),
         }
+    }
+
+    /// Whether a listing leaves out what the caller may not read. In the recycle folder each user sees only
+    /// the own folder.
+    fn hides_unreadable_in(&self, open: &Open) -> bool {
+        let settings = self.settings();
+        settings.hide_unreadable
+            || settings.recycle.is_some() && self.is_recycle_folder(&self.directory_here(open))
     }
 
     /// Passes the entry that a name leads to, without a scan. Case counts as it does for the open. The cookie
@@ -426,7 +434,7 @@ impl Share {
         let entry = DirEntry { name, inode: node.id().inode, kind: Some(node.kind()), cookie: 0 };
         let here = self.cache().is_on().then_some(&here);
         let entry = ListedEntry::of(self, caller, open, here, &entry);
-        if self.settings().hide_unreadable && !entry.is_readable() {
+        if self.hides_unreadable_in(open) && !entry.is_readable() {
             return Ok(false);
         }
         visit(&entry);

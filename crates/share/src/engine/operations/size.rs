@@ -68,7 +68,7 @@ impl Share {
                 return Err(Refusal::Invalid);
             }
             let end = range.end;
-            open.data.allocate(range)?;
+            open.data.allocate(range.clone())?;
             if end > open.data.stat()?.size {
                 open.data.set_size(end)?;
                 self.size_changed(open, caller)?;
@@ -181,7 +181,7 @@ impl Share {
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
-        act: impl FnOnce() -> Result<(), Refusal>,
+        act: impl Fn() -> Result<(), Refusal>,
     ) -> CallResult<()> {
         if !open.granted.contains(Rights::WRITE_DATA) {
             return CallResult::Refused(Refusal::AccessDenied);
@@ -191,7 +191,9 @@ impl Share {
             return CallResult::Refused(why);
         }
         let ask = || self.require_for(caller, open, Need::Change);
-        self.change_data(caller, open, ask, |()| self.keeping_times(open, caller.now, act))
+        self.change_data(caller, open, ask, |()| {
+            self.with_recycle_room(caller.cause(), || self.keeping_times(open, caller.now, &act))
+        })
     }
 
     fn size_changed(&self, open: &Arc<Open>, caller: &Caller<'_>) -> Result<(), Refusal> {

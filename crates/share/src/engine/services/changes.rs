@@ -9,6 +9,7 @@ use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::HardLinkedName;
 use crate::engine::parts::names::directory::{Directory, DirectoryEntry};
+use crate::engine::parts::recycle_bin::NameReport;
 use crate::engine::values::effects::Effects;
 use crate::open::UNSEEN;
 use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
@@ -80,6 +81,25 @@ impl Share {
         };
         let (gone, count_opened) = (ChangeKind::StreamRemoved, ChangeKind::StreamAdded);
         self.report_together(vec![change(gone, from), change(count_opened, to)], ChangeFilter::STREAM_NAME);
+    }
+
+    /// Reports names that were added and removed, and breaks the rights on their directories.
+    pub(crate) fn report_names(&self, reports: &[NameReport], requester: &Requester, cause: Cause) {
+        for report in reports {
+            self.entries_changed(&report.directory, requester, cause);
+        }
+        for what in [ChangeFilter::DIR_NAME, ChangeFilter::FILE_NAME] {
+            let of_kind = reports.iter().filter(|report| report.what == what);
+            let change = |report: &NameReport| Change {
+                kind: report.kind,
+                path: vec![report.name.clone()],
+                stream: None,
+            };
+            let changes: Vec<_> = of_kind.map(|report| (&report.directory, change(report))).collect();
+            if !changes.is_empty() {
+                self.report_together(changes, what);
+            }
+        }
     }
 
     /// Reports changes in directories that belong together.

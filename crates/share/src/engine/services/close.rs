@@ -8,6 +8,7 @@ use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
 use crate::engine::services::audit::{AuditedPath, AuditedStep};
+use crate::engine::services::recycle::Removal;
 use crate::engine::values::effects::Effects;
 use crate::open::OpenParty;
 use crate::{AuditClasses, AuditedOperation, Cause, ChangeFilter, ChangeKind, Open, Options, Refusal};
@@ -180,7 +181,7 @@ impl Share {
     }
 
     /// Removes a name from its directory on behalf of a client, and notifies others. A name that another file
-    /// was put under is gone already.
+    /// was put under is gone already. If the share keeps removed files, a file moves to the recycle folder.
     fn remove_name(
         &self,
         open: &Open,
@@ -189,6 +190,10 @@ impl Share {
         by: &OpenParty,
         cause: Cause,
     ) -> Result<(), Refusal> {
+        let is_directory = open.file.is_directory;
+        if !is_directory && self.recycle_instead(open, link, requester, by, cause) {
+            return Ok(());
+        }
         let (mut parent, mut name) = link.parent_and_name();
         let mut changing = parent.change(&[&name]);
         // It may have been renamed during the wait.
@@ -200,7 +205,6 @@ impl Share {
         if open.file.state.lock().link(link).is_some_and(|entry| entry.removed) {
             return Ok(());
         }
-        let is_directory = open.file.is_directory;
         parent.node.remove(&name, is_directory, by.identity.actor.as_ref())?;
         parent.removed(&name);
         drop(changing);
@@ -216,6 +220,30 @@ impl Share {
             self.tell_by(by, open, AuditedStep { path, ..AuditedStep::of(removal_of(open)) }, None);
         }
         Ok(())
+    }
+
+    /// Moves a file that is to be removed into the recycle folder, if the share has one. False: it is still
+    /// there.
+    fn recycle_instead(
+        &self,
+        open: &Open,
+        link: &Arc<HardLinkedName>,
+        requester: &Requester,
+        by: &OpenParty,
+        cause: Cause,
+    ) -> bool {
+        let settings = self.settings();
+        let Some(rules) = settings.recycle.as_deref() else { return false };
+        let mut told = Vec::new();
+        let removal = Removal { open, link, identity: &by.identity, now: cause.now };
+        let is_kept = self.recycle(rules, removal, &mut told);
+        self.report_names(&told, requester, cause);
+        if is_kept && self.audits(AuditClasses::DELETE) {
+            let (parent, name) = link.parent_and_name();
+            let path = Some(AuditedPath::In(&parent, &name));
+            self.tell_by(by, open, AuditedStep { path, ..AuditedStep::of(removal_of(open)) }, None);
+        }
+        is_kept
     }
 
     /// Undoes a reservation that did not become an open.

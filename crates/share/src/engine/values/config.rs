@@ -7,6 +7,7 @@ use wire::SendFile;
 
 use crate::engine::values::deferred_close::DeferredClose;
 use crate::engine::values::descriptors::Descriptors;
+use crate::engine::values::recycle::RecycleRules;
 use crate::{AuditClasses, AuditSink, ClientMemory};
 
 /// The default size of the cache of names and files in bytes: room for about 16,000 names.
@@ -29,6 +30,10 @@ pub trait AccountMapping: Send + Sync {
     /// The host group of an identifier.
     fn gid(&self, sid: &Sid) -> Option<u32> {
         sid.as_unix_group()
+    }
+    /// The name of a user, for a folder of that user's own.
+    fn user_name(&self, _sid: &Sid) -> Option<String> {
+        None
     }
     /// The host user of this name in a domain, if the server acts for that domain.
     fn uid_named(&self, _name: &str, _domain: &str) -> Option<u32> {
@@ -110,6 +115,8 @@ pub struct Config {
     pub follow_links: bool,
     /// An object behind a symbolic link can be removed through the link.
     pub delete_through_links: bool,
+    /// Removed files are kept in a folder of the share by these rules; none: they are removed for good.
+    pub recycle: Option<Arc<RecycleRules>>,
     /// The mapping of users and groups.
     pub accounts: Arc<dyn AccountMapping>,
     /// Receives the events of the audit; none: there is no audit.
@@ -144,6 +151,7 @@ impl Default for Config {
             symlinks: Symlinks::All,
             follow_links: true,
             delete_through_links: false,
+            recycle: None,
             accounts: Arc::new(NoAccounts),
             audit: None,
             audit_classes: AuditClasses::empty(),
@@ -182,7 +190,7 @@ impl Config {
 }
 
 /// Whether `name` fits `pattern`, without regard to the case of ASCII letters.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     // The position to return to if the rest does not fit: behind the last star, one byte further on.
     let (mut p, mut n, mut back) = (0, 0, None);
     while n < name.len() {

@@ -21,6 +21,8 @@ pub struct IdentityMap {
     /// Host users that belong to exactly one user.
     by_uid: BTreeMap<u32, Sid>,
     by_sid: BTreeMap<Sid, u32>,
+    /// The users' names.
+    names: BTreeMap<Sid, String>,
     /// Host users by the users' names in lower case.
     by_name: BTreeMap<String, u32>,
     /// The domains of this server after the @ in a user's name.
@@ -40,12 +42,13 @@ impl IdentityMap {
         let mut users = Vec::new();
         let mut holders: BTreeMap<u32, Vec<Sid>> = BTreeMap::new();
         let mut by_sid = BTreeMap::new();
-        let mut by_name = BTreeMap::new();
+        let (mut by_name, mut names) = (BTreeMap::new(), BTreeMap::new());
         let (own_uid, _) = host::own();
         for principal in principals {
             let sid: Sid =
                 principal.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", principal.name))?;
             by_sid.insert(sid, principal.uid);
+            names.insert(sid, principal.name.clone());
             if principal.key_of.is_none() {
                 holders.entry(principal.uid).or_default().push(sid);
                 by_name.insert(principal.name.to_lowercase(), principal.uid);
@@ -70,7 +73,7 @@ impl IdentityMap {
             _ => None,
         });
         let domains = domains.iter().map(|domain| domain.to_lowercase()).collect();
-        Ok(IdentityMap { users, by_uid: by_uid.collect(), by_sid, by_name, domains })
+        Ok(IdentityMap { users, by_uid: by_uid.collect(), by_sid, names, by_name, domains })
     }
 
     /// The users in the form of the log-on.
@@ -86,6 +89,10 @@ impl AccountMapping for IdentityMap {
 
     fn uid(&self, sid: &Sid) -> Option<u32> {
         self.by_sid.get(sid).copied().or_else(|| sid.as_unix_user())
+    }
+
+    fn user_name(&self, sid: &Sid) -> Option<String> {
+        self.names.get(sid).cloned()
     }
 
     fn uid_named(&self, name: &str, domain: &str) -> Option<u32> {

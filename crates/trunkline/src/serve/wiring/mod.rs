@@ -28,6 +28,7 @@ mod metadata;
 mod names;
 mod nfs_report;
 mod records;
+mod recycle;
 mod report;
 mod share_peaks;
 mod share_relocation;
@@ -508,6 +509,7 @@ fn keep(
                 served.engine.maintain(now);
                 served.engine.write_noted();
                 served.engine.compact_record();
+                served.engine.purge_recycled(now, recycle::STEP);
                 if served.engine.next_deadline().is_some_and(|at| at <= now.mono_ns) {
                     served.engine.tick(now);
                 }
@@ -585,6 +587,7 @@ fn gauges(engine: &share::Share, peaks: &SharePeaks) -> Gauges {
         capacity_quota_bytes: engine.meter().and_then(|meter| meter.quota()),
         volume_size_bytes: space.map(|space| space.total),
         volume_free_bytes: space.map(|space| space.free),
+        recycle: engine.recycle_summary().map(recycle::shown),
     }
 }
 
@@ -654,6 +657,7 @@ fn engine_config(
         send_file: share.send_file.value,
         metadata_caching: share.metadata_caching.value,
         hidden: share.hide_files.value.clone(),
+        recycle: recycle::rules(share).map(Arc::new),
         // The configured patterns already include `.*`.
         dot_files_hidden: false,
         break_timeout_ns: plan.config.server.testing.break_timeout_ms.value.saturating_mul(1_000_000),

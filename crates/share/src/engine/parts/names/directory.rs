@@ -23,7 +23,7 @@ use crate::Refusal;
 use crate::engine::values::address::CachedAddress;
 use crate::engine::values::protection::Security;
 use crate::ranked::{Mutex, MutexGuard, Rank};
-pub(crate) use location::{DirectoryEntry, Evidence};
+pub(crate) use location::{DirectoryEntry, Evidence, change_both};
 use location::{Location, Moves};
 
 /// Most directories that are kept open for speed. Each holds a descriptor of the host.

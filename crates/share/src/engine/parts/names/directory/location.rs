@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use volume::{Name, NodeId};
 
-use super::{Directories, Directory};
+use super::{Directories, Directory, NameChange};
 
 /// The mark of a directory whose location is not known to be right. It is before every move.
 const NEVER: u64 = 0;
@@ -54,6 +54,18 @@ pub(crate) enum Evidence {
 pub(crate) struct DirectoryEntry<'a> {
     pub parent: &'a Arc<Directory>,
     pub name: &'a Name,
+}
+
+/// Begins a change of names in two directories. The locks are taken in one order everywhere.
+pub(crate) fn change_both<'a>(
+    a: DirectoryEntry<'a>,
+    b: DirectoryEntry<'a>,
+) -> (NameChange<'a>, Option<NameChange<'a>>) {
+    if Arc::ptr_eq(a.parent, b.parent) {
+        return (a.parent.change(&[a.name, b.name]), None);
+    }
+    let (first, second) = if Arc::as_ptr(a.parent) < Arc::as_ptr(b.parent) { (a, b) } else { (b, a) };
+    (first.parent.change(&[first.name]), Some(second.parent.change(&[second.name])))
 }
 
 /// The location of a directory.
