@@ -134,6 +134,10 @@ mod tests {
                 "line 3: share `h` has `create_home = true`, but its",
             ),
             (
+                "h]\npath = \"/home/{user}\"\nrecycle = true\n",
+                "line 3: share `h` has `recycle = true`, but a share of homes",
+            ),
+            (
                 "\"{user}\"]\npath = \"/home\"\n",
                 "line 1: share `{user}` needs a `path` that ends with `/{user}`",
             ),
