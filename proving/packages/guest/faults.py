@@ -13,6 +13,7 @@ def run(trial: Trial) -> None:
     trial.set_up()
     _killed(trial)
     _wrong_configuration(trial)
+    _port_in_use(trial)
     _reboot(trial)
     _newer_state(trial)
 
@@ -40,7 +41,19 @@ def _wrong_configuration(trial: Trial) -> None:
     trial.case("exit status 2", "" if trial.property("ExecMainStatus") == "2" or "status=2" in trial.log() else trial.property("ExecMainStatus"))
     _not_tried_again(trial)
     trial.does("the journal names the mistake", f"journalctl -b --no-pager -u trunkline | grep -F '{CONFIGURATION}:' | grep nosuch")
-    trial.does("and a corrected one starts", f"cp /var/tmp/sound {CONFIGURATION} && systemctl start trunkline")
+    trial.does("and a corrected one starts", f"cp /var/tmp/sound {CONFIGURATION} && systemctl start trunkline", 120)
+
+
+def _port_in_use(trial: Trial) -> None:
+    """Another server has the port."""
+    listen = "import socket, time; s = socket.create_server(('0.0.0.0', 445)); time.sleep(600)"
+    trial.machine.must(f'systemctl stop trunkline && systemd-run --quiet --collect --unit=other python3 -c "{listen}"')
+    trial.machine.until("ss -lntH | grep -q ':445 '")
+    trial.machine.run("systemctl start trunkline")
+    trial.machine.must(f"sleep {SETTLED_S}")
+    trial.does("a port in use is told", "journalctl -b --no-pager -u trunkline | tail -20 | grep 445", says="in use")
+    _not_tried_again(trial)
+    trial.machine.must("systemctl stop other && systemctl restart trunkline", 120)
 
 
 def _reboot(trial: Trial) -> None:

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from proving.kernel_client import console, guest, kernels
+from proving.kernel_client import console, guest, kernels, workload
 from proving.packages.guest import image
 
 HERE = Path(__file__).resolve().parent
@@ -56,7 +56,7 @@ class Machine:
         self.host.mkdir()
         # Users of the machine run scripts from there too.
         os.chmod(self._work, 0o755)
-        console.lay([HERE / script for script in ("machine_agent.py", "held_open.py")], self.host)
+        console.lay([HERE / "machine_agent.py", HERE / "held_open.py", Path(workload.__file__)], self.host)
         try:
             self.boot()
         except BaseException:

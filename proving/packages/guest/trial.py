@@ -107,7 +107,7 @@ class Trial:
             try:
                 self.machine.until(f"grep -q '\"over\": true' /var/tmp/{name}/said", RESTART_S)
                 said = self._said(name)
-                self.show(f"{label}, {name}: {said['blocks']} blocks, the longest took {said['longest_s']} s")
+                self.show(f"{label}, {name}: {said['blocks']} blocks, the longest took {said['longest_s']} s, {said['passing']} passing errors")
                 self.case(f"{label}: {name} goes on", "; ".join(said["errors"]) or ("" if said["blocks"] > 5 else "nothing was written"))
             except Failed as reason:
                 self.case(f"{label}: {name} goes on", f"{reason}; {self._said(name)}")
