@@ -19,7 +19,7 @@ MOUNTS = {
     NFS: f"mount -t nfs4 127.0.0.1:/docs {NFS} -o vers=4.2",
 }
 INSTALL_S, RESTART_S = 300, 120
-# As docs/upgrade.md has it: without the option dpkg asks about a configuration that both sides have changed.
+# As docs/install.md has it: without the option dpkg asks about a configuration that both sides have changed.
 UNATTENDED = "DEBIAN_FRONTEND=noninteractive apt-get install -y -o Dpkg::Options::=--force-confold"
 SCRIPTS = "/host/proving/packages/guest"
 
