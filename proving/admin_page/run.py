@@ -647,8 +647,9 @@ class Skipped(Exception):
 
 CASES = [
     let_in, limits_are_lines, load_is_seen, its_values_are_told_by_arrow_keys, is_resized, is_made, is_switched, users_are_made_changed_and_removed,
-    open_files_are_found_and_closed, tokens_are_made_used_and_revoked, a_role_sees_what_it_may_do, a_dark_scheme_follows_the_browser, each_view_is_reached_by_keyboard, fits_a_phone,
-    nothing_keeps_people_from_it, a_thousand_sessions_are_usable, asks_nobody_else, an_empty_server_explains_itself,
+    open_files_are_found_and_closed, tokens_are_made_used_and_revoked, a_role_sees_what_it_may_do, a_dark_scheme_follows_the_browser,
+    each_view_is_reached_by_keyboard, fits_a_phone, nothing_keeps_people_from_it, a_thousand_sessions_are_usable, asks_nobody_else,
+    an_empty_server_explains_itself,
 ]
 
 

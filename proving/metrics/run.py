@@ -166,7 +166,8 @@ def _from_elsewhere(tally: Tally) -> None:
             (place / "token").write_text(token)
             target = [{"targets": [f"localhost:{address.rsplit(':', 1)[1]}"]}]
             tls = {"ca_file": str(place / "page.pem")}
-            certificate = {name: {**tls, "cert_file": str(place / f"{name}.pem"), "key_file": str(place / f"{name}.key")} for name in ("good", "other", "expired")}
+            certificate = {name: {**tls, "cert_file": str(place / f"{name}.pem"), "key_file": str(place / f"{name}.key")}
+                           for name in ("good", "other", "expired")}
             jobs: dict[str, dict[str, Any]] = {
                 "token": {"authorization": {"credentials_file": str(place / "token")}, "tls_config": tls},
                 "certificate": {"tls_config": certificate["good"]},
@@ -177,7 +178,8 @@ def _from_elsewhere(tally: Tally) -> None:
             scraped = [{"job_name": name, "scheme": "https", "static_configs": target, **job} for name, job in jobs.items()]
             with Prometheus(scraped) as prometheus:
                 for name, up in (("token", 1), ("certificate", 1), ("neither", 0), ("another-authority", 0), ("expired", 0)):
-                    _case(tally, f"scraped over TLS: {name} is {'up' if up else 'down'}", lambda: prometheus.until_answered(f'up{{job="{name}"}} == {up}'))  # noqa: B023
+                    question = f'up{{job="{name}"}} == {up}'
+                    _case(tally, f"scraped over TLS: {name} is {'up' if up else 'down'}", lambda: prometheus.until_answered(question))
                 _case(tally, "over TLS the shares are there", lambda: prometheus.until_answered('trunkline_open_files{job="token",file_share="docs"} > 0'))
                 subprocess.run(server.line("token revoke prometheus"), check=True, stdout=subprocess.DEVNULL)
                 _case(tally, "a revoked token is down at the next scrape", lambda: prometheus.until_answered('up{job="token"} == 0'))
@@ -210,7 +212,7 @@ def main() -> None:
         with _at_work('metrics = "127.0.0.1:0"\n') as (_, address):
             with Prometheus([{"job_name": "trunkline", "static_configs": [{"targets": [address]}]}]) as prometheus:
                 for title, question in [("it is scraped", 'up{job="trunkline"} == 1'), *questions()]:
-                    _case(tally, title, lambda: prometheus.until_answered(question))  # noqa: B023
+                    _case(tally, title, lambda: prometheus.until_answered(question))
         if shutil.which("openssl"):
             _from_elsewhere(tally)
         else:

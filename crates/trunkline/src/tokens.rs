@@ -279,6 +279,8 @@ fn life_ns(text: &str) -> Result<i64, String> {
 mod tests {
     use super::*;
     use crate::config::read;
+    use admin::access::OPERATED_SETTINGS;
+    use admin::objects::Kind;
     use std::path::Path;
 
     fn state() -> (tempfile::TempDir, StateDir) {
@@ -377,6 +379,18 @@ mod tests {
         for bad in ["", "short", &" ".repeat(40), &"é".repeat(40)] {
             std::fs::write(&path, bad).unwrap();
             assert!(read(page).unwrap_err().to_string().contains("at least 32"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn the_settings_of_operators_exist_and_none_of_them_lets_somebody_in() {
+        let of = |kind| crate::reference::settings(kind)["properties"].as_object().unwrap().clone();
+        let (accounts, shares) = (of(Kind::Account), of(Kind::Share));
+        for key in OPERATED_SETTINGS {
+            assert!(accounts.contains_key(key) || shares.contains_key(key), "{key}");
+        }
+        for key in ["path", "users", "account", "read_only", "encryption", "nfs_clients", "root_squash"] {
+            assert!(shares.contains_key(key) && !OPERATED_SETTINGS.contains(&key), "{key}");
         }
     }
 }

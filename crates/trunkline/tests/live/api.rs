@@ -236,6 +236,8 @@ async fn a_token_may_do_what_its_role_says_until_it_is_revoked() {
     }
     let caller = as_token(&read).exchange("GET", "caller", "*", None).2;
     assert_eq!(caller, json!({"name": "token prom", "role": "read"}));
+    let before = std::fs::read_to_string(server.program.path().join("log")).unwrap();
+    assert!(before.contains("by=\"token ops\"") && before.contains("status=403"), "{before}");
     // Tokens outlive a restart, and a revoked one is refused at once, also after a restart.
     server.restart();
     let api = Api::new(&server);
@@ -254,11 +256,11 @@ async fn a_token_may_do_what_its_role_says_until_it_is_revoked() {
     assert_eq!(status(&operate), 401);
     let state = server.program.path().join("state/state.redb");
     let state = std::fs::read(state).unwrap();
-    let log = std::fs::read_to_string(server.program.path().join("log")).unwrap();
+    let log = std::fs::read_to_string(server.program.path().join("log")).unwrap() + &before;
     for token in [&read, &operate] {
         assert!(!state.windows(token.len()).any(|part| part == token.as_bytes()) && !log.contains(token));
     }
-    assert!(log.contains("by=\"token ops\"") && log.contains("by=\"token admin-token\""), "{log}");
+    assert!(log.contains("by=\"token admin-token\" method=DELETE path=\"/api/v1/tokens/OPS\""), "{log}");
 }
 
 #[tokio::test]
