@@ -38,7 +38,7 @@ impl WatchedHostShare {
         }
         let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
         let key = share::ClientKey(1);
-        let client = Client { share, key, identity, ears: Arc::default() };
+        let client = Client { share, key, identity, ears: Arc::default(), details: None };
         Some(WatchedHostShare { temp_dir, client, requests: 0 })
     }
 

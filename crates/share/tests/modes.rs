@@ -381,10 +381,15 @@ fn what_the_hosts_directory_hands_down_is_what_is_made() {
     let Some((temp_dir, share)) = on_host() else { return };
     let me = rustix::process::getuid().as_raw();
     let identity = Arc::new(share::Identity { actor: None, ..(*user(me)).clone() });
-    let owner =
-        Client { share: Arc::clone(&share), key: share::ClientKey(1), identity, ears: Arc::default() };
+    let owner = Client {
+        share: Arc::clone(&share),
+        key: share::ClientKey(1),
+        identity,
+        ears: Arc::default(),
+        details: None,
+    };
     let bob = Arc::new(share::Identity { actor: None, ..(*user(BOB)).clone() });
-    let bob = Client { share, key: share::ClientKey(2), identity: bob, ears: Arc::default() };
+    let bob = Client { share, key: share::ClientKey(2), identity: bob, ears: Arc::default(), details: None };
     let directory = temp_dir.path().join("files/d");
     std::fs::create_dir(&directory).unwrap();
     let flags = rustix::fs::XattrFlags::empty();

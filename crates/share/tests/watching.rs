@@ -240,7 +240,7 @@ fn no_rename_by_programs_of_the_host_is_split() {
     }
     let share = Share::open(Arc::new(volume), Config { enforce: false, ..Config::default() }).unwrap();
     let identity = Arc::new(share::Identity { actor: None, administrator: true, ..(*user(0)).clone() });
-    let client = Client { share, key: share::ClientKey(1), identity, ears: Arc::default() };
+    let client = Client { share, key: share::ClientKey(1), identity, ears: Arc::default(), details: None };
     let root = client.open("").access(READ).open();
     client.share.watch(&root, ChangeFilter::FILE_NAME, true, 1 << 20).unwrap();
     let asker = WatchPoller::begin(&client.share, &root);
