@@ -92,9 +92,9 @@ def lay_out(job: Job) -> None:
     shutil.rmtree(job.stage, ignore_errors=True)
     root, manual = job.stage / "root", job.stage / "manual"
     job.stage.mkdir(parents=True)
-    # The manual is made by this machine, whatever processor the packages are for. As a part of the whole workspace the example is
-    # built with the features that tests have, so `make test` has it already.
-    run("cargo", "build", "-q", "--locked", "--workspace", "--example", "manual")
+    # The manual is made by this machine, whatever processor the packages are for. These words make all crates such as
+    # `cargo test --workspace` does, so `make test` has them already: without xtask, which macros use too, they would differ.
+    run("cargo", "build", "-q", "--locked", "--workspace", "--example", "manual", "--bin", "xtask")
     run(job.target / "debug/examples/manual", manual)
     for folder, patterns in LAYOUT.items():
         for pattern in patterns:
