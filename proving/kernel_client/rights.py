@@ -7,7 +7,8 @@ The tree lies on the host and has many combinations of owner, group, permission 
 (rights_tree.py). Linux's own clients ask in a guest (rights_agent.py). The host's answer is right. Where a server
 differs, `REASONS` gives the reason, and so does SEMANTICS.md ("Descriptors and mode bits"). Further cases cover the
 lists themselves: inheritance, the effect of a mode on a list, and a list that is set over one protocol and read over
-the others and with the host's own `getfacl`. Needs the Debian package acl.
+the others and with the host's own `getfacl`. The last case has a home share: each user mounts their own directory over
+SMB, and NFS exports all of them. Needs the Debian package acl.
 """
 
 import contextlib
@@ -110,7 +111,10 @@ class Run:
         mounts = {"/mnt/n": (f"{at}:/files", f"vers=4.2,port={self.server.port},{NFS}", "nfs"),
                   "/mnt/n1": (f"{at}:/files", f"vers=4.1,port={self.server.port},{NFS}", "nfs"),
                   "/mnt/c": (share, f"port={smb_port},{alice}", "cifs"), "/mnt/m": (share, f"port={smb_port},modefromsid,{alice}", "cifs"),
-                  "/mnt/b": (share, f"port={smb_port},{bob}", "cifs")}
+                  "/mnt/b": (share, f"port={smb_port},{bob}", "cifs"),
+                  "/mnt/home-0": (f"//{at}/homes", f"port={smb_port},{alice}", "cifs"),
+                  "/mnt/home-1": (f"//{at}/homes", f"port={smb_port},{bob}", "cifs"),
+                  "/mnt/homes": (f"{at}:/homes", f"vers=4.2,port={self.server.port},{NFS}", "nfs")}
         if self.samba:
             mounts["/mnt/s"] = (share, f"port={self.samba.port},{alice}", "cifs")
         for where, (source, options, kind) in mounts.items():
@@ -242,6 +246,26 @@ class Run:
                  if found.get(name) != wanted[name]]
         self.case(f"what is inherited over {side}, umask {umask:o}", wrong)
 
+    def homes(self) -> None:
+        """Each user has their own directory at the same mount line, and reaches no other by a name or a link."""
+        above, users = self.share.parent / "homes", [user for user, _ in servers.accounts()[:2]]
+        uids = [servers.first_uid() + number for number in range(2)]
+        for number, (user, uid) in enumerate(zip(users, uids, strict=True)):
+            told = self.as_user(f"/mnt/home-{number}", "mark", f"/mnt/home-{number}/mine", user, uid=uid)
+            about = (above / user).stat()
+            found = (told, (above / user / "mine").read_text(), about.st_uid, about.st_gid, about.st_mode & 0o7777)
+            wanted = ("ok", user, uid, uid, 0o700)
+            self.case(f"the home of {user}", [] if found == wanted else [f"{found}, not {wanted}"])
+        other = users[1]
+        (above / users[0] / "beside").symlink_to(f"../{other}")
+        wrong = []
+        for path in (f"/mnt/home-0/{other}/mine", "/mnt/home-0/beside/mine", f"/mnt/homes/{other}/mine"):
+            told = self.as_user("/mnt/homes", "ask", path, "read", "write", uid=uids[0])
+            wrong += [f"{path}: {told}"] if "ok" in told.values() else []
+        self.case("no name and no link leads to another user's home", wrong)
+        told = self.as_user("/mnt/homes", "ask", f"/mnt/homes/{users[0]}/mine", "read", "write", uid=uids[0])
+        self.case("a home over NFS", [] if set(told.values()) == {"ok"} else [f"{told}"])
+
     def all(self, names: Iterable[str]) -> None:
         self.mount()
         for name in names:
@@ -251,7 +275,7 @@ class Run:
         self.case("the server lives", [] if self.server.alive() else ["it ended"])
 
 
-CASES = ("who_may_do_what", "changes", "inherited")
+CASES = ("who_may_do_what", "changes", "inherited", "homes")
 
 
 def start_samba(stack: contextlib.ExitStack, network: guest.Network, share: Path) -> servers.Server | str:

@@ -109,6 +109,11 @@ def mode(path: str, bits: int) -> str:
     return _try(lambda path: os.chmod(path, bits), path)
 
 
+def mark(path: str, text: str) -> str:
+    """Create a file with this text."""
+    return _try(lambda path: Path(path).write_text(text), path)
+
+
 def as_user(uid: int, act: str, words: Sequence[Any]) -> Any:
     """Let a process of a user run a function of `AS_USER`. The user's group has the same number, and the user is in a
     further group. Returns the result."""
@@ -147,7 +152,7 @@ def set_attribute(path: str, attribute: str, value: str) -> str:
 
 
 # The functions that a user's process may run.
-AS_USER: dict[str, Callable[..., Any]] = {"probe": probe, "make": make, "ask": ask, "mode": mode}
+AS_USER: dict[str, Callable[..., Any]] = {"probe": probe, "make": make, "ask": ask, "mode": mode, "mark": mark}
 ACTIONS: dict[str, Callable[..., Any]] = {"mount": mount, "as_user": as_user, "get": get, "set": set_attribute}
 
 

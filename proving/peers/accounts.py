@@ -324,6 +324,31 @@ def refused(server: AccountsServer) -> None:
         expect((done.returncode, [word for word in words if word not in done.stderr]), (2, []), done.stderr.strip())
 
 
+def homes(server: AccountsServer) -> None:
+    """A home share leads each user to their own directory, and one named after its user too. Every user is the same one
+    on the host here, so that only the share keeps them apart."""
+    put = "put password {name}; ls"
+    for number, share in enumerate(("home", "{user}")):
+        above = server.directory / f"homes-{number}"
+        above.mkdir()
+        server.ask("share", "create", share, f"path={above}/{{user}}", "create_home=on", "users=*=full")
+        for user in ("ann", "bob"):
+            status, text = server.smbclient(user, share.format(user=user), commands=put.format(name=user))
+            expect((status, user in text), (None, True), text.strip()[-200:])
+            expect([found.name for found in (above / user).iterdir()], [user], f"the files of {user}")
+            expect((above / user).stat().st_mode & 0o7777, 0o700, f"the mode of {user}'s home")
+        (above / "ann" / "link").symlink_to("../bob")
+        for path in ("bob\\bob", "link\\bob", "..\\bob\\bob"):
+            status, text = server.smbclient("ann", share.format(user="ann"), commands=f"get {path} got")
+            expect((status is not None, (server.directory / "got").exists()), (True, False), text.strip()[-200:])
+        status, text = server.smbclient("ann", share.format(user="ann"), commands='deltree ""')
+        expect((above / "ann").is_dir(), True, "a home stays")
+    expect({"home", "ann"} <= listed(server, "ann")[1] and "bob" not in listed(server, "ann")[1], True, "the shares that ann sees")
+    expect(server.smbclient("ann", "bob")[0], "NT_STATUS_BAD_NETWORK_NAME", "another user's share")
+    for share in ("home", "{user}"):
+        server.ask("share", "delete", share, "--force")
+
+
 class Skipped(Exception):
     """This machine lacks something that the case needs."""
 
@@ -337,6 +362,7 @@ CASES = {
     "a changed requirement applies to new connections": live,
     "smbclient logs on with an account's keys, renewed one after the other": keys,
     "an account takes users' passwords, its keys, or both": authentication,
+    "a home share gives each user of smbclient their own directory": homes,
     "curl and Python ask for the admin page over TLS": page,
     "a renewed certificate applies at once": renewed,
     "a page reachable without TLS and a missing certificate are refused": refused,

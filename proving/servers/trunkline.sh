@@ -128,12 +128,16 @@ write_config() {
     share sealed 'encryption = "required"'
     share hideunread 'hide_unreadable = true'
     share noperm
+    if [[ $profile == rights ]]; then
+      share homes "${lines[@]}" 'create_home = true' | sed 's|shares/homes"|shares/homes/{user}"|'
+    fi
   } >"$state/trunkline.toml"
 }
 
 start() {
   [[ -x $binary ]] || die "$binary is missing: cargo build --release"
   make_directories
+  [[ $profile != rights ]] || mkdir -p "$dir/shares/homes"
   write_config
   case $profile in
     # What is refused there is counted by the log (kernel_client/mounted.py).

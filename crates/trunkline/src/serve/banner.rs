@@ -10,7 +10,7 @@ use super::listen::{AdminBound, BoundEndpoint, BoundListeners, NfsBound};
 use super::plan::ServePlan;
 use crate::config::endpoints::{EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
-use crate::config::{Share, ShareProtocol};
+use crate::config::{Share, ShareProtocol, homes};
 use crate::state::store::StoredUser;
 use crate::state::{FIRST_PASSWORD, StateDir};
 use crate::{host, password, principals};
@@ -196,7 +196,7 @@ fn mounts(plan: &ServePlan, bound: &BoundListeners, user: Option<&str>, out: &mu
     let mount = MountCommand {
         host: &reached_by(plan, &bound.addresses),
         port: bound.port(),
-        share: &share.name.value,
+        share: if share.name.value == homes::USER { user } else { &share.name.value },
         user,
     };
     let _ = write!(out, "\nMount it ({}):\n{}", share.name.value, mount.lines());
