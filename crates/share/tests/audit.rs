@@ -251,3 +251,22 @@ fn an_audit_that_is_turned_on_later_tells_of_opens_from_before() {
     let wanted = ["write user1001@192.0.2.1 a", "close user1001@192.0.2.1 a [0 3]"];
     assert_eq!(audited.heard(), wanted, "bytes count from then on");
 }
+
+#[test]
+fn paths_of_a_user_with_a_home_are_told_from_the_root() {
+    let audited = Audited::new(AuditClasses::all());
+    audited.world.client(1).make_directory("ann");
+    let mut client = audited.client(1);
+    client.identity = Arc::new(share::Identity { home: Some(name("ann")), ..(*client.identity).clone() });
+    audited.heard();
+    assert_eq!(client.open("missing").access(READ).refusal(), Refusal::NotFound);
+    let heard = audited.heard();
+    assert!(heard.iter().all(|event| event.contains(" ann/missing")) && !heard.is_empty(), "{heard:?}");
+    let open = client.make("file");
+    done(client.rename(&open, "new", false)).unwrap();
+    done(client.rename(&open, "none/new", false)).unwrap_err();
+    let heard = audited.heard().join("\n");
+    for wanted in ["ann/file -> ann/new", "ann/new -> ann/none/new"] {
+        assert!(heard.contains(wanted), "{heard}");
+    }
+}

@@ -54,7 +54,7 @@ impl Share {
         if !self.audits(AuditClasses::CREATE | AuditClasses::REFUSED) {
             return linked;
         }
-        let new_path = to.path();
+        let new_path = to.path(caller.identity);
         let new_path = new_path.as_deref().map(AuditedPath::Bytes);
         let step = AuditedStep { new_path, ..AuditedStep::of(AuditedOperation::Link) };
         self.audited(caller, open, step, linked)

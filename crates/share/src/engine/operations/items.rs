@@ -261,7 +261,7 @@ impl Share {
         made: &Result<Item, Refusal>,
     ) {
         if self.audits(AuditClasses::CREATE | AuditClasses::REFUSED) {
-            let path = path_below(Some(above), std::slice::from_ref(name));
+            let path = path_below(caller.identity, Some(above), std::slice::from_ref(name));
             let step = AuditedStep { path: path.as_deref().map(AuditedPath::Bytes), ..step };
             self.audit_name(caller, step, made.as_ref().ok().map(Item::id), made.as_ref().err());
         }

@@ -17,8 +17,8 @@ use crate::engine::services::audit::{AuditedPath, AuditedStep, path_below};
 use crate::engine::services::expiry::is_conflict;
 use crate::engine::values::effects::Effects;
 use crate::{
-    Attributes, AuditClasses, AuditedOperation, CallResult, Caller, ChangeFilter, ClientKey, Deny, Open,
-    Options, Refusal,
+    Attributes, AuditClasses, AuditedOperation, CallResult, Caller, ChangeFilter, ClientKey, Deny, Identity,
+    Open, Options, Refusal,
 };
 
 /// The requested destination.
@@ -32,10 +32,10 @@ pub(crate) enum DestinationRequest<'a> {
 
 impl DestinationRequest<'_> {
     /// The path that was asked for; none if the directory's own is not known.
-    pub(crate) fn path(self) -> Option<Vec<u8>> {
+    pub(crate) fn path(self, user: &Identity) -> Option<Vec<u8>> {
         match self {
-            DestinationRequest::Path(path) => path_below(None, path),
-            DestinationRequest::In(above, name) => path_below(Some(above), std::slice::from_ref(name)),
+            DestinationRequest::Path(path) => path_below(user, None, path),
+            DestinationRequest::In(above, name) => path_below(user, Some(above), std::slice::from_ref(name)),
         }
     }
 }
@@ -129,7 +129,7 @@ impl Share {
         to: DestinationRequest<'_>,
         renamed: CallResult<()>,
     ) -> CallResult<()> {
-        let asked = to.path();
+        let asked = to.path(caller.identity);
         let new_path = match &renamed {
             CallResult::Done(()) => Some(AuditedPath::Link(open.link.as_deref())),
             _ => asked.as_deref().map(AuditedPath::Bytes),

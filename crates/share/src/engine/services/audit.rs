@@ -230,7 +230,7 @@ impl Share {
             CallResult::Refused(why) => {
                 let makes = (request.disposition == crate::Disposition::Create).then_some(makes);
                 let operation = request.step_of.or(makes).unwrap_or(AuditedOperation::Open);
-                let path = path_below(from, request.path);
+                let path = path_below(caller.identity, from, request.path);
                 let path = path.as_deref().map(AuditedPath::Bytes);
                 let detail = AuditDetail::Rights(request.access);
                 let step = AuditedStep { path, detail, ..AuditedStep::of(operation) };
@@ -283,7 +283,7 @@ impl Share {
     /// Tells that a client asked for its rights on an item and has none of them. It will not try to use them.
     pub fn note_no_access(&self, caller: &Caller<'_>, item: &Item, asked: Rights) {
         if self.audits(AuditClasses::REFUSED) {
-            let path = path_below(Some(item), &[]);
+            let path = path_below(caller.identity, Some(item), &[]);
             let path = path.as_deref().map(AuditedPath::Bytes);
             let detail = AuditDetail::Rights(asked);
             let step = AuditedStep { path, detail, ..AuditedStep::of(AuditedOperation::Access) };
@@ -323,11 +323,12 @@ fn class_of(granted: Rights) -> AuditClasses {
     if looks_only(granted) { AuditClasses::LOOK } else { AuditClasses::OPEN }
 }
 
-/// A path from an item; none if the item's own is not known.
-pub(crate) fn path_below(from: Option<&Item>, names: &[Name]) -> Option<Vec<u8>> {
+/// A path of a user from an item, or from the top of what the user can reach; none if the item's own is not
+/// known.
+pub(crate) fn path_below(user: &Identity, from: Option<&Item>, names: &[Name]) -> Option<Vec<u8>> {
     let mut path = Vec::new();
     match from {
-        None => {}
+        None => path.extend_from_slice(user.home.as_ref().map_or(&[], Name::as_bytes)),
         Some(Item { directory: Some(directory), .. }) => directory.append_path(None, &mut path),
         Some(item) => {
             let (parent, name) = item.parent_and_name.as_ref()?;
