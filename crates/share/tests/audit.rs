@@ -258,15 +258,15 @@ fn paths_of_a_user_with_a_home_are_told_from_the_root() {
     audited.world.client(1).make_directory("ann");
     let mut client = audited.client(1);
     client.identity = Arc::new(share::Identity { home: Some(name("ann")), ..(*client.identity).clone() });
-    audited.heard();
-    assert_eq!(client.open("missing").access(READ).refusal(), Refusal::NotFound);
-    let heard = audited.heard();
-    assert!(heard.iter().all(|event| event.contains(" ann/missing")) && !heard.is_empty(), "{heard:?}");
-    let open = client.make("file");
+    client.close(&client.make("file"));
+    let open = client.open("file").access(READ | Rights::DELETE).open();
     done(client.rename(&open, "new", false)).unwrap();
-    done(client.rename(&open, "none/new", false)).unwrap_err();
+    client.close(&open);
+    let open = client.open("new").access(READ).open();
+    done(client.rename(&open, "none", false)).unwrap_err();
+    client.close(&open);
     let heard = audited.heard().join("\n");
-    for wanted in ["ann/file -> ann/new", "ann/new -> ann/none/new"] {
+    for wanted in ["create user1001@192.0.2.1 ann/file", " ann/file -> ann/new", " ann/new -> ann/none"] {
         assert!(heard.contains(wanted), "{heard}");
     }
 }
