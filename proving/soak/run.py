@@ -87,6 +87,9 @@ COUNTS = [
            "state::damage"], 3600,
           # `make test` has the quick form among its Rust tests.
           has_twentieth=False),
+    Count("backups", 1_000, "backups under changes of users, shares and opens as fast as the server makes them, each restored: equal to one moment", 50,
+          ["env", "BACKUPS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline", "--test", "live",
+           "backup_under_load"], 1800),
     Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not "
                              "answered: it can remove all it has left", 5_000,
           ["env", "SIMULATED_KILLS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb", "--test", "orphans"], 1800),

@@ -4,6 +4,7 @@
 //! writes them at each change and reads them when it starts: see `engine::parts::persistence` and
 //! `engine::operations::restore`.
 
+mod freeze;
 pub(crate) mod ledger;
 pub(crate) mod record;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use volume::security::Sid;
 
 use crate::{Identity, Open};
+pub use freeze::RecordFreeze;
 
 /// The reason why the records cannot be taken over.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +30,17 @@ pub enum Unreadable {
     /// The host refused to write.
     #[error("it cannot be written: {0}")]
     Host(#[from] volume::Failure),
+}
+
+/// The inode numbers of the files of all opens in a journal, in ascending order. A file has one for each open.
+///
+/// # Errors
+/// [`Unreadable`], which names the record.
+pub fn recorded_inodes(records: &[Vec<u8>]) -> Result<Vec<u64>, Unreadable> {
+    let ledger = ledger::Ledger::read(records)?;
+    let mut inodes: Vec<u64> = ledger.live.values().map(|open| open.made.inode).collect();
+    inodes.sort_unstable();
+    Ok(inodes)
 }
 
 /// The lookup of the identity of a recorded user; none if there is no such user any more.

@@ -2,7 +2,7 @@
 //!
 //! [`mod@format`] defines its bytes. A reader continues behind damage at the next complete record, reports
 //! the records that it leaves out, and sets the damaged file aside. [`Journal::replace`] writes a second
-//! file and renames it over the first. [`at_one_moment`] notes the content of several journals at once, for
+//! file and renames it over the first. [`try_at_one_moment`] notes the content of several journals at once, for
 //! a backup.
 //!
 //! Opening a journal changes nothing on the disk and does not wait for it, unless the journal is damaged
@@ -23,7 +23,7 @@ use volume::journal::{Journal, JournalPosition};
 use volume::{Failure, Result};
 
 pub use format::Damage;
-pub use moment::{JournalSnapshot, at_one_moment};
+pub use moment::{JournalSnapshot, try_at_one_moment};
 
 /// The reason why a journal cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -40,7 +40,7 @@ mod sys;
 mod table;
 mod volume;
 
-pub use journal::{Damage, JournalError, JournalSnapshot, PosixJournal, RecoveredJournal, at_one_moment};
+pub use journal::{Damage, JournalError, JournalSnapshot, PosixJournal, RecoveredJournal, try_at_one_moment};
 pub use node::PosixNode;
 pub use pool::IdleFiles;
 pub use volume::{OpenError, PosixVolume};

@@ -117,7 +117,7 @@ fn write(
         Err(ClientError::NotRunning) => {
             // It stays locked until the backup is complete.
             let state = StateDir::open_existing(dir)?.ok_or_else(|| BackupError::NoState(dir.to_owned()))?;
-            let archive = archive(state.snapshot()?)?;
+            let archive = archive(state.snapshot_alone()?)?;
             let (sent, mut sender) = io::pipe().map_err(|e| BackupError::Host(dir.to_owned(), e))?;
             std::thread::scope(|scope| {
                 // If it fails, the archive is cut, and the reader reports that.

@@ -428,7 +428,7 @@ impl Controlled for Control {
         let snapshot = {
             // No change of users, accounts and shares is half done meanwhile. Clients do not need this lock.
             let _current = self.lock();
-            self.state.snapshot().map_err(|e| e.to_string())?
+            self.state.snapshot(|read| self.server.at_rest(read)).map_err(|e| e.to_string())?
         };
         let held_us = u64::try_from(snapshot.held().as_micros()).unwrap_or(u64::MAX);
         tracing::info!(held_us, "the state is sent to a backup");
@@ -522,6 +522,10 @@ mod tests {
         }
         fn disconnect(&self, share: &str) {
             self.0.lock().unwrap().push(format!("disconnect {share}"));
+        }
+        fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Duration, String> {
+            read();
+            Ok(Duration::ZERO)
         }
         fn drain(&self, _: Duration) -> bool {
             true

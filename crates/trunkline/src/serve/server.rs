@@ -112,6 +112,13 @@ pub trait FileServer: Send + Sync {
     /// there is no such state any more.
     fn close_open(&self, close_id: &str) -> Option<ClosedState>;
 
+    /// Calls `read` while no client changes its opens and all changes are in the journals. Repeats it while it
+    /// returns false. Returns the time for which clients had to wait at the end.
+    ///
+    /// # Errors
+    /// The reason why the opens cannot be written, in one line.
+    fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Duration, String>;
+
     /// Accepts no more connections and requests, answers the received requests, flushes the written data, and
     /// stops. Returns false if requests had to be cut off after `within`.
     fn drain(&self, within: Duration) -> bool;

@@ -1,10 +1,10 @@
 //! The content of a state directory at one moment, while the server changes it.
 //!
-//! "One moment" means: what a crash at that moment would have left. [`StateDir::snapshot`] locks all open
-//! journals and then notes the records of the database, which are in memory. A change that has been
-//! confirmed to anybody is in one of them, and no change can come between. The locks are held for some
-//! microseconds ([`Snapshot::held`]), and the bytes are read afterwards: journals only grow, and a replaced
-//! one is another file (`volume_posix::at_one_moment`).
+//! No share notes a change of its opens at that moment, and all that were noted before are in the journals
+//! (`serve/wiring/rest.rs`). [`StateDir::snapshot`] locks all open journals and then notes the records of the
+//! database, which are in memory. So a change that has been confirmed to anybody is in one of them, and no
+//! change comes between. Clients wait for some microseconds ([`Snapshot::held`]). The bytes are read afterwards:
+//! journals only grow, and a replaced one is another file (`volume_posix::try_at_one_moment`).
 //!
 //! The smaller files are also in the database (`files.rs`), and are taken from there. The caller makes sure
 //! that no change of users, accounts and shares is half done.
@@ -14,10 +14,10 @@ use std::fs::File;
 use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use volume_posix::{JournalSnapshot, PosixJournal, at_one_moment};
+use volume_posix::{JournalSnapshot, PosixJournal, try_at_one_moment};
 
 use super::listing::member_names;
 use super::store::StoreError;
@@ -70,29 +70,49 @@ pub enum SnapshotError {
     /// A file cannot be read.
     #[error("{0}: {1}")]
     Host(PathBuf, io::Error),
+    /// The state does not come to rest.
+    #[error("the state cannot be read at one moment: {0}")]
+    Busy(String),
     /// The database cannot be copied.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl StateDir {
-    /// The content of the directory now.
+    /// The content of the directory now. `at_rest` calls its argument while no client changes anything, again
+    /// while that returns false, and returns the time for which clients had to wait.
     ///
     /// # Errors
     /// [`SnapshotError`]
-    pub fn snapshot(&self) -> Result<Snapshot, SnapshotError> {
+    pub fn snapshot(
+        &self,
+        at_rest: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<Duration, String>,
+    ) -> Result<Snapshot, SnapshotError> {
         let names = member_names(&self.path).map_err(|e| SnapshotError::Host(self.path.clone(), e))?;
         let (paths, journals) = self.journals.all();
-        let mut began = Instant::now();
-        let ((mut records, began_at), journals) = at_one_moment(&journals, || {
-            began = Instant::now();
-            (self.store.snapshot(), began)
+        let mut noted = None;
+        let held = at_rest(&mut || {
+            noted = try_at_one_moment(&journals, || self.store.snapshot());
+            noted.is_some()
         });
-        let held = began_at.elapsed();
+        let held = held.map_err(SnapshotError::Busy)?;
+        let (mut records, journals) =
+            noted.ok_or_else(|| SnapshotError::Busy("the journals were being written".to_owned()))?;
         // It is no part of a backup; see `listing.rs`.
         records.forget_file(FIRST_PASSWORD);
         let journals = paths.iter().map(|path| self.name_of(path)).zip(journals).collect();
         Ok(Snapshot { dir: self.path.clone(), records, journals, names, held })
+    }
+
+    /// The content of a directory that no server uses.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]
+    pub fn snapshot_alone(&self) -> Result<Snapshot, SnapshotError> {
+        self.snapshot(|read| {
+            read();
+            Ok(Duration::ZERO)
+        })
     }
 }
 

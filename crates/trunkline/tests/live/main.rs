@@ -4,6 +4,7 @@
 mod abandoned_clients;
 mod api;
 mod backup;
+mod backup_under_load;
 mod homes;
 mod missing_state;
 mod recycle;

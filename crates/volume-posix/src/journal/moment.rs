@@ -10,16 +10,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::time::Duration;
-
-use parking_lot::MutexGuard;
 
 use super::{JournalFileState, PosixJournal, format};
-
-/// The number of attempts to lock all journals without a wait.
-const ATTEMPTS: u32 = 2000;
-/// The pause between two attempts.
-const PAUSE: Duration = Duration::from_millis(1);
 
 /// The records of a journal at one moment, as the bytes of a file. A read returns them in their order.
 #[derive(Debug)]
@@ -33,28 +25,15 @@ pub struct JournalSnapshot {
 }
 
 /// Runs `within` while no record is added to any of these journals, and notes their content at that moment.
-/// An appending client waits as long as `within` runs and a few hundred nanoseconds for each journal, not
-/// for the disk: while one of them is being replaced, the others are not locked.
-pub fn at_one_moment<T>(
+/// Returns none without running it if one of them is being written. It never waits, and neither does a client
+/// for longer than `within` takes and some hundred nanoseconds for each journal.
+pub fn try_at_one_moment<T>(
     journals: &[Arc<PosixJournal>],
     within: impl FnOnce() -> T,
-) -> (T, Vec<JournalSnapshot>) {
-    let locked = lock_all(journals);
+) -> Option<(T, Vec<JournalSnapshot>)> {
+    let locked: Vec<_> = journals.iter().map(|journal| journal.state.try_lock()).collect::<Option<_>>()?;
     let done = within();
-    (done, locked.iter().map(|state| JournalSnapshot::of(state)).collect())
-}
-
-fn lock_all(journals: &[Arc<PosixJournal>]) -> Vec<MutexGuard<'_, JournalFileState>> {
-    for _ in 0..ATTEMPTS {
-        // The locks taken so far are released when one of them is not free.
-        let locked: Option<Vec<_>> = journals.iter().map(|journal| journal.state.try_lock()).collect();
-        if let Some(locked) = locked {
-            return locked;
-        }
-        std::thread::sleep(PAUSE);
-    }
-    // Some journal is always being replaced. No other thread locks two of them, so this cannot deadlock.
-    journals.iter().map(|journal| journal.state.lock()).collect()
+    Some((done, locked.iter().map(|state| JournalSnapshot::of(state)).collect()))
 }
 
 impl JournalSnapshot {
@@ -106,6 +85,15 @@ mod tests {
     use super::super::RecoveredJournal;
     use super::*;
 
+    fn at_one_moment(journals: &[Arc<PosixJournal>]) -> Vec<JournalSnapshot> {
+        loop {
+            if let Some(((), snapshots)) = try_at_one_moment(journals, || ()) {
+                return snapshots;
+            }
+            std::thread::yield_now();
+        }
+    }
+
     fn journal(path: &Path) -> Arc<PosixJournal> {
         Arc::new(PosixJournal::open(path).expect("a journal").0)
     }
@@ -131,7 +119,7 @@ mod tests {
         let [first, empty] = ["first", "empty"].map(|name| journal(&dir.path().join(name)));
         first.append(b"one").expect("room on the disk");
         first.append(b"two").expect("room on the disk");
-        let ((), mut both) = at_one_moment(&[Arc::clone(&first), Arc::clone(&empty)], || ());
+        let mut both = at_one_moment(&[Arc::clone(&first), Arc::clone(&empty)]);
         first.append(b"three").expect("room on the disk");
         empty.append(b"three").expect("room on the disk");
         first.replace(&mut std::iter::once(b"four".to_vec())).expect("room on the disk");
@@ -162,7 +150,7 @@ mod tests {
                 }
             });
             for _ in 0..15 {
-                let ((), mut snapshots) = at_one_moment(&all, || ());
+                let mut snapshots = at_one_moment(&all);
                 let copy = dir.path().join("copy");
                 let last = |snapshot: &mut JournalSnapshot| {
                     let records = restored(snapshot, &copy);

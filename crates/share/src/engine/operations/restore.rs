@@ -88,7 +88,12 @@ impl Share {
                 }
             }
         }
-        self.persistence().record_in(Recorder::new(journal, ledger, changes)?);
+        self.persistence().record_in(Recorder::new(
+            journal,
+            ledger,
+            changes,
+            Arc::clone(&self.config().record_freeze),
+        )?);
         Ok(restored)
     }
 

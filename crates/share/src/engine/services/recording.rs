@@ -222,6 +222,15 @@ impl Share {
         }
     }
 
+    /// Writes all noted changes, unless another thread is writing some, perhaps to a slow disk. Returns whether
+    /// the journal has all of them now.
+    ///
+    /// # Errors
+    /// The host's error. The journal lacks changes then.
+    pub fn try_write_noted(&self) -> Result<bool, volume::Failure> {
+        self.recorder().map_or(Ok(true), Recorder::try_write)
+    }
+
     /// Compacts the journal if it is large and mostly outdated. Call it periodically. May block.
     pub fn compact_record(&self) {
         let Some(recorder) = self.recorder().filter(|recorder| recorder.is_large()) else {

@@ -8,7 +8,7 @@ use wire::SendFile;
 use crate::engine::values::deferred_close::DeferredClose;
 use crate::engine::values::descriptors::Descriptors;
 use crate::engine::values::recycle::RecycleRules;
-use crate::{AuditClasses, AuditSink, ClientMemory};
+use crate::{AuditClasses, AuditSink, ClientMemory, RecordFreeze};
 
 /// The default size of the cache of names and files in bytes: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;
@@ -95,6 +95,8 @@ pub struct Config {
     /// Closes files while metadata caching is on; none: the close itself does. It is set when the share is
     /// opened.
     pub give_back: Option<Arc<dyn DeferredClose>>,
+    /// Stops the records of opens of several shares for a moment.
+    pub record_freeze: Arc<RecordFreeze>,
     /// Whether descriptors decide about access.
     pub enforce: bool,
     /// Most opens at one time.
@@ -142,6 +144,7 @@ impl Default for Config {
             descriptors: Descriptors::new(usize::MAX),
             memory: ClientMemory::bounded(usize::MAX),
             give_back: None,
+            record_freeze: Arc::default(),
             enforce: true,
             max_opens: 1 << 20,
             max_detached: 1 << 16,

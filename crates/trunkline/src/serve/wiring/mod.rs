@@ -3,12 +3,12 @@
 //! Only this module depends on those crates. [`identity`] turns principals into identities for the engine and
 //! the log-on. [`homes`] finds and makes the directories of users. [`accounts`] derives the rules for
 //! sessions. [`addresses`] decides which of the host's addresses clients get. [`journals`] makes opens and
-//! client records survive a restart. [`share_removal`] disconnects the users of a deleted share, and
-//! [`share_relocation`] moves a share to another directory. [`limits`] throttles shares, and [`usage`] counts
-//! the space that they use. [`report`], [`nfs_report`] and [`channels`] read the servers' tables for the
-//! status, and [`close_ids`] closes the opens and locks that an administrator chooses there. [`transactions`]
-//! and [`workload`] read the counters, [`records`] writes a line for each request, and [`share_peaks`] keeps
-//! the peak rates.
+//! client records survive a restart, and [`rest`] stops their changes for a backup. [`share_removal`]
+//! disconnects the users of a deleted share, and [`share_relocation`] moves a share to another directory.
+//! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`] and
+//! [`channels`] read the servers' tables for the status, and [`close_ids`] closes the opens and locks that an
+//! administrator chooses there. [`transactions`] and [`workload`] read the counters, [`records`] writes a line
+//! for each request, and [`share_peaks`] keeps the peak rates.
 
 mod accounts;
 mod addresses;
@@ -31,6 +31,7 @@ mod nfs_report;
 mod records;
 mod recycle;
 mod report;
+mod rest;
 mod share_peaks;
 mod share_relocation;
 mod share_removal;
@@ -104,6 +105,8 @@ struct AssembledServer {
     descriptors: Arc<Descriptors>,
     /// The memory for the state of clients of all shares.
     client_memory: Arc<share::ClientMemory>,
+    /// Stops the records of opens of all shares for a backup.
+    record_freeze: Arc<share::RecordFreeze>,
     /// Ends with the server. None if the host does not report its addresses.
     _watcher: Option<net::interfaces::Watcher>,
     /// Dropping the sender ends the thread.
@@ -161,6 +164,7 @@ pub fn start(
         addresses,
         descriptors: metadata::kept_of(descriptors),
         client_memory: memory::for_clients(),
+        record_freeze: Arc::default(),
         backlog: net::Backlog::of_host(),
         keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, kept, Arc::clone(state))?)),
     };
@@ -325,6 +329,10 @@ impl FileServer for AssembledServer {
         share_removal::disconnect(&self.server, &self.nfs, &mut held(&self.engines), share);
     }
 
+    fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Duration, String> {
+        rest::at_rest(&self.record_freeze, &by_path(&self.engines), read)
+    }
+
     fn drain(&self, within: Duration) -> bool {
         let begun = Instant::now();
         let nfs_ended = held(&self.nfs_transport).take().map(|handle| handle.shutdown(within));
@@ -412,6 +420,7 @@ impl AssembledServer {
         let config = share::Config {
             descriptors: Arc::clone(&self.descriptors),
             memory: Arc::clone(&self.client_memory),
+            record_freeze: Arc::clone(&self.record_freeze),
             give_back: Some(Arc::new(background_release::BackgroundRelease::default())),
             ..config
         };

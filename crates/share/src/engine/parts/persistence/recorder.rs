@@ -10,6 +10,7 @@ use volume::journal::{Journal, JournalPosition, MAX_RECORD};
 
 use crate::Caching;
 use crate::caching::grants::{Grant, Holder};
+use crate::persistence::RecordFreeze;
 use crate::persistence::ledger::Ledger;
 use crate::persistence::record::{AheadSpan, JournalRecord, RecordedRight, VERSION};
 use crate::ranked::{Mutex, Rank};
@@ -24,6 +25,8 @@ const WASTE: u64 = 4;
 /// The recorder of a share's opens.
 pub(crate) struct Recorder {
     journal: Arc<dyn Journal>,
+    /// Held for reading while a change is noted.
+    freeze: Arc<RecordFreeze>,
     noted: Mutex<NotedRecords>,
     /// The most urgent deadline of the unwritten records, readable without the lock.
     unwritten: AtomicU8,
@@ -63,13 +66,15 @@ impl Recorder {
         journal: Arc<dyn Journal>,
         ledger: Ledger,
         changes: Vec<JournalRecord>,
+        freeze: Arc<RecordFreeze>,
     ) -> Result<Recorder, volume::Failure> {
         let version = ledger.version;
         let live = ledger.snapshot().iter().map(|record| record.len() as u64).sum();
         let writer = Writer { lacks: version.is_none(), live, at: JournalPosition::default() };
         let noted = Mutex::new(Rank::Noted, NotedRecords { ledger, unwritten: Vec::new() });
         let unwritten = AtomicU8::new(NOTHING);
-        let recorder = Recorder { journal, noted, unwritten, writer: Mutex::new(Rank::RecordWriter, writer) };
+        let writer = Mutex::new(Rank::RecordWriter, writer);
+        let recorder = Recorder { journal, freeze, noted, unwritten, writer };
         for change in changes {
             recorder.note(change);
         }
@@ -86,6 +91,7 @@ impl Recorder {
 
     /// Notes a change. Takes a leaf lock only.
     pub fn note(&self, record: JournalRecord) {
+        let _may_note = self.freeze.note();
         self.note_in(&mut self.noted.lock(), record);
     }
 
@@ -107,9 +113,18 @@ impl Recorder {
 
     /// Writes the noted records. They survive the process then.
     pub fn write(&self) -> Result<JournalPosition, volume::Failure> {
-        let mut writer = self.writer.lock();
+        self.write_as(&mut self.writer.lock())
+    }
+
+    /// Writes the noted records, unless another thread is writing some. Returns whether it has.
+    pub fn try_write(&self) -> Result<bool, volume::Failure> {
+        let Some(mut writer) = self.writer.try_lock() else { return Ok(false) };
+        self.write_as(&mut writer).map(|_| true)
+    }
+
+    fn write_as(&self, writer: &mut Writer) -> Result<JournalPosition, volume::Failure> {
         if writer.lacks {
-            self.write_anew(&mut writer)?;
+            self.write_anew(writer)?;
         }
         let unwritten = std::mem::take(&mut self.noted.lock().unwritten);
         // Together, so that records that belong together are all there or none.
@@ -151,12 +166,14 @@ impl Recorder {
 
     /// Notes several records together that have to be written by `then`.
     pub fn note_all(&self, then: u8, records: impl Iterator<Item = JournalRecord>) {
+        let _may_note = self.freeze.note();
         let mut noted = self.noted.lock();
         records.for_each(|record| self.note_until(then, &mut noted, record));
     }
 
     /// Notes a release. It need not be recorded at once if its client will claim its state itself.
     pub fn note_released(&self, is_claimed: bool, record: JournalRecord) {
+        let _may_note = self.freeze.note();
         let mut noted = self.noted.lock();
         self.note_released_in(is_claimed, &mut noted, record);
     }
@@ -167,6 +184,7 @@ impl Recorder {
 
     /// Notes that versions run ahead of the host's clock since `began` (wall ns).
     pub fn note_ahead(&self, began: u64) {
+        let _may_note = self.freeze.note();
         let mut noted = self.noted.lock();
         let since = noted.ledger.ahead.map_or(u64::MAX, |ahead| ahead.since).min(began);
         self.note_in(&mut noted, JournalRecord::Ahead(AheadSpan { since, until: None }));
@@ -174,6 +192,7 @@ impl Recorder {
 
     /// Notes the right of a holder, if an open of it is recorded.
     pub fn note_right(&self, holder: Holder, grant: Option<Grant>) {
+        let _may_note = self.freeze.note();
         let mut noted = self.noted.lock();
         let Some(known) = noted.ledger.rights.get(&holder).copied() else { return };
         let right = grant.map_or(RecordedRight { state: Caching::empty(), ..known }, right_of);
@@ -184,6 +203,7 @@ impl Recorder {
 
     /// Notes in one step that byte ranges were locked or released, and the note of the open from now on.
     pub fn note_ranges(&self, is_claimed: bool, changes: Vec<JournalRecord>, note: Option<JournalRecord>) {
+        let _may_note = self.freeze.note();
         let mut noted = self.noted.lock();
         for change in changes {
             let is_released = matches!(change, JournalRecord::Released { .. });
