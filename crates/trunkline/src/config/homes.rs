@@ -60,8 +60,8 @@ pub fn check(config: &Config, share: &Share) -> Result<(), ConfigError> {
     }
     if share.recycle.value && share.has_homes() {
         let text = format!(
-            "share `{name}` has `recycle = true`, but a share of homes keeps no removed files: its recycle folder \
-             would lie outside of the homes; remove `recycle`"
+            "share `{name}` has `recycle = true`, but a share of homes keeps no removed files: its recycle \
+             folder would lie outside of the homes; remove `recycle`"
         );
         return Err(fail(config, &share.recycle.origin, text));
     }
