@@ -32,7 +32,8 @@ pub enum Unreadable {
     Host(#[from] volume::Failure),
 }
 
-/// The inode numbers of the files of all opens in a journal, in ascending order. A file has one for each open.
+/// The inode numbers of the files of all opens in a journal, in ascending order. A file has one for each
+/// open.
 ///
 /// # Errors
 /// [`Unreadable`], which names the record.

@@ -2,8 +2,8 @@
 //!
 //! [`mod@format`] defines its bytes. A reader continues behind damage at the next complete record, reports
 //! the records that it leaves out, and sets the damaged file aside. [`Journal::replace`] writes a second
-//! file and renames it over the first. [`try_at_one_moment`] notes the content of several journals at once, for
-//! a backup.
+//! file and renames it over the first. [`try_at_one_moment`] notes the content of several journals at once,
+//! for a backup.
 //!
 //! Opening a journal changes nothing on the disk and does not wait for it, unless the journal is damaged
 //! or in an earlier format. No file exists before the first record. The records that were found count as

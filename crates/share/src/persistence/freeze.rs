@@ -1,15 +1,16 @@
 //! A moment at which no share changes its record of opens, for a backup of several shares at once.
 //!
-//! Some changes are noted and written later, such as the close of an open whose client would claim it. So the
-//! journals alone are not those of one moment. While [`RecordFreeze::begin`] holds, nothing is noted anywhere.
-//! The caller writes all that was noted ([`crate::Share::try_write_noted`]), and then reads the journals.
+//! Some changes are noted and written later, such as the close of an open whose client would claim it. So
+//! the journals alone are not those of one moment. While [`RecordFreeze::begin`] holds, nothing is noted
+//! anywhere. The caller writes all that was noted ([`crate::Share::try_write_noted`]), and then reads the
+//! journals.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// The freeze of the records of all shares that were given it.
 ///
-/// A note takes it for reading, under any other lock, and takes only the leaf of the notes below it. The freeze
-/// takes the locks of writers. No writer takes the freeze, so that there is no circle of waits.
+/// A note takes it for reading, under any other lock, and takes only the leaf of the notes below it. The
+/// freeze takes the locks of writers. No writer takes the freeze, so that there is no circle of waits.
 #[derive(Debug, Default)]
 pub struct RecordFreeze(RwLock<()>);
 

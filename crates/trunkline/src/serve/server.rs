@@ -112,8 +112,8 @@ pub trait FileServer: Send + Sync {
     /// there is no such state any more.
     fn close_open(&self, close_id: &str) -> Option<ClosedState>;
 
-    /// Calls `read` while no client changes its opens and all changes are in the journals. Repeats it while it
-    /// returns false. Returns the time for which clients had to wait at the end.
+    /// Calls `read` while no client changes its opens and all changes are in the journals. Repeats it while
+    /// it returns false. Returns the time for which clients had to wait at the end.
     ///
     /// # Errors
     /// The reason why the opens cannot be written, in one line.

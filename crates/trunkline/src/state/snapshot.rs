@@ -1,10 +1,10 @@
 //! The content of a state directory at one moment, while the server changes it.
 //!
 //! No share notes a change of its opens at that moment, and all that were noted before are in the journals
-//! (`serve/wiring/rest.rs`). [`StateDir::snapshot`] locks all open journals and then notes the records of the
-//! database, which are in memory. So a change that has been confirmed to anybody is in one of them, and no
-//! change comes between. Clients wait for some microseconds ([`Snapshot::held`]). The bytes are read afterwards:
-//! journals only grow, and a replaced one is another file (`volume_posix::try_at_one_moment`).
+//! (`serve/wiring/rest.rs`). [`StateDir::snapshot`] locks all open journals and then notes the records of
+//! the database, which are in memory. So a change that has been confirmed to anybody is in one of them, and
+//! no change comes between. Clients wait for some microseconds ([`Snapshot::held`]). The bytes are read
+//! afterwards: journals only grow, and a replaced one is another file (`volume_posix::try_at_one_moment`).
 //!
 //! The smaller files are also in the database (`files.rs`), and are taken from there. The caller makes sure
 //! that no change of users, accounts and shares is half done.

@@ -1,11 +1,12 @@
-//! Backups while users, shares and opens change all the time. Each is restored, and must be equal to one moment.
+//! Backups while users, shares and opens change all the time. Each is restored, and must be equal to one
+//! moment.
 //!
 //! The changes are made one after the other, and change N is confirmed before N + 1 is begun. So the state of
 //! one moment is that after the changes 0 to M, for some M ([`State::after`]). M is not earlier than the last
 //! change that was confirmed before the backup, and not later than the last one that was begun when it ended.
 //!
-//! `BACKUPS=7+50` makes 50 backups, from the 7th change on. The test prints the rate of changes and the longest
-//! time for which clients had to wait for a backup.
+//! `BACKUPS=7+50` makes 50 backups, from the 7th change on. The test prints the rate of changes and the
+//! longest time for which clients had to wait for a backup.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;

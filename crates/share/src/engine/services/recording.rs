@@ -222,8 +222,8 @@ impl Share {
         }
     }
 
-    /// Writes all noted changes, unless another thread is writing some, perhaps to a slow disk. Returns whether
-    /// the journal has all of them now.
+    /// Writes all noted changes, unless another thread is writing some, perhaps to a slow disk. Returns
+    /// whether the journal has all of them now.
     ///
     /// # Errors
     /// The host's error. The journal lacks changes then.

@@ -1,14 +1,14 @@
 //! Assembles the file server: volumes, an engine for each share, the SMB and NFS servers, the transport.
 //!
-//! Only this module depends on those crates. [`identity`] turns principals into identities for the engine and
-//! the log-on. [`homes`] finds and makes the directories of users. [`accounts`] derives the rules for
+//! Only this module depends on those crates. [`identity`] turns principals into identities for the engine
+//! and the log-on. [`homes`] finds and makes the directories of users. [`accounts`] derives the rules for
 //! sessions. [`addresses`] decides which of the host's addresses clients get. [`journals`] makes opens and
 //! client records survive a restart, and [`rest`] stops their changes for a backup. [`share_removal`]
 //! disconnects the users of a deleted share, and [`share_relocation`] moves a share to another directory.
-//! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`] and
-//! [`channels`] read the servers' tables for the status, and [`close_ids`] closes the opens and locks that an
-//! administrator chooses there. [`transactions`] and [`workload`] read the counters, [`records`] writes a line
-//! for each request, and [`share_peaks`] keeps the peak rates.
+//! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`]
+//! and [`channels`] read the servers' tables for the status, and [`close_ids`] closes the opens and locks
+//! that an administrator chooses there. [`transactions`] and [`workload`] read the counters, [`records`]
+//! writes a line for each request, and [`share_peaks`] keeps the peak rates.
 
 mod accounts;
 mod addresses;

@@ -11,8 +11,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// The time after which a backup is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// See [`super::FileServer::at_rest`]. Nobody waits for a journal that is being replaced on a slow disk: clients
-/// go on, and it is tried again.
+/// See [`super::FileServer::at_rest`]. Nobody waits for a journal that is being replaced on a slow disk:
+/// clients go on, and it is tried again.
 pub fn at_rest(
     freeze: &RecordFreeze,
     engines: &[(PathBuf, Arc<share::Share>)],
