@@ -12,7 +12,8 @@
 //! | `watched_tree`, `watches` | watches, and the host's events for them |
 //! | `persistence` | recorded opens, opens whose clients are gone, and the callbacks that end those |
 //! | `recycle_bin` | the counters of the recycle folder, and the search for the files in it |
-//! | `limits`, `counters`, `audit` | the provisioned limits of the share, its counters, and the selection of audit events |
+//! | `limits`, `counters` | the provisioned limits of the share, and its counters |
+//! | `audit` | the selection of audit events |
 
 pub(crate) mod audit;
 pub(crate) mod counters;

@@ -220,7 +220,7 @@ settings! {
         records_paths: bool { Flag, start, or true }
     }
 
-    /// Where the events of audited shares go to (docs/audit.md).
+    /// The place that the events of audited shares go to (docs/audit.md).
     pub struct Audit(above: ()) {
         /// File that receives a line of JSON for each event.
         file: PathBuf { File, live, unset "nowhere", "\"audit.jsonl\"" }

@@ -184,8 +184,8 @@ pub(crate) struct LinkState {
     pub delete: Option<Deletion>,
     /// The origin of the request that marked it.
     pub deleter: Requester,
-    /// The user as whom the host removes the name, and the client, whichever open closes last. After a restart it is
-    /// not known.
+    /// The user as whom the host removes the name, and the client, whichever open closes last. Both are not
+    /// known after a restart.
     pub deletes_as: Option<OpenParty>,
     /// The name was removed. The remaining opens go on.
     pub removed: bool,

@@ -27,7 +27,7 @@ thread_local! {
 /// A name that an event is about.
 #[derive(Clone, Copy)]
 pub(crate) enum AuditedPath<'a> {
-    /// Where it is now.
+    /// The current place of a name; none for the root.
     Link(Option<&'a HardLinkedName>),
     /// A name in a directory.
     In(&'a Arc<Directory>, &'a Name),

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::target::Target;
+use super::target::LineTarget;
 
 /// When a file is put aside, and how many such files stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,7 +86,7 @@ impl LineFile {
     }
 }
 
-impl Target for LineFile {
+impl LineTarget for LineFile {
     fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
         let Rotation { max_bytes, max_age, .. } = self.rotation;
         let log = self.current()?;

@@ -1,5 +1,5 @@
-//! Makes a line of JSON in given memory. Names may be any bytes; the line is valid JSON all the same, and it is
-//! one line whatever a client sends.
+//! Makes a line of JSON in given memory. Names may be any bytes. The line is valid JSON all the same, and one
+//! line whatever a client sends.
 
 use std::fmt::Display;
 use std::io::Write;

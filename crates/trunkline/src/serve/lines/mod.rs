@@ -4,9 +4,9 @@
 //! [`LineStream`] is the queue, [`writer`] its thread, and [`target`] the place that lines go to: [`file`] or
 //! [`syslog`]. [`json`] makes a line.
 //!
-//! Whoever adds a line copies it into memory that the writer later takes as a whole. Nobody waits for a
-//! target, and in the steady state nothing is allocated. A line that finds no room is counted. The writer puts
-//! a line about lost ones into the stream as soon as there is room again.
+//! A line is copied into memory that the writer later takes as a whole. Nobody waits for a target, and in the
+//! steady state nothing is allocated. A line that finds no room is counted. The writer puts a line about lost
+//! ones into the stream as soon as there is room again.
 
 pub mod file;
 pub mod json;
@@ -19,7 +19,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use target::Target;
+use target::LineTarget;
 
 /// The longest wait for a target that blocks, at the end.
 const STOPS_WITHIN: Duration = Duration::from_secs(5);
@@ -35,7 +35,7 @@ pub struct Losses {
     pub last_ns: i64,
 }
 
-/// What the queue holds.
+/// The contents of the queue.
 #[derive(Default)]
 struct Queued {
     /// Whole lines, each with its end.
@@ -43,7 +43,7 @@ struct Queued {
     lines: u64,
     lost: Losses,
     /// The target to go on with.
-    next: Option<Box<dyn Target>>,
+    next: Option<Box<dyn LineTarget>>,
     /// The most bytes.
     room: usize,
     ends: bool,
@@ -78,7 +78,7 @@ impl LineStream {
     /// The host has no thread.
     pub fn start(
         subject: &'static str,
-        target: Box<dyn Target>,
+        target: Box<dyn LineTarget>,
         room: usize,
         tell_losses: Option<fn(&Losses, &mut Vec<u8>)>,
     ) -> std::io::Result<Arc<LineStream>> {
@@ -125,7 +125,7 @@ impl LineStream {
     }
 
     /// Goes on with another target and another room. Lines that wait go to the new target.
-    pub fn go_on(&self, target: Box<dyn Target>, room: usize) {
+    pub fn go_on(&self, target: Box<dyn LineTarget>, room: usize) {
         let mut queued = held(&self.queued);
         (queued.next, queued.room) = (Some(target), room);
         drop(queued);

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use super::target::Target;
+use super::target::LineTarget;
 use crate::config::audit::Daemon;
 
 /// The longest wait for a daemon.
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const SEVERITY: u8 = 5;
 
 /// The socket to the daemon.
-enum Link {
+enum DaemonSocket {
     Local(UnixDatagram),
     Udp(UdpSocket),
     Tcp(TcpStream),
@@ -30,7 +30,7 @@ pub struct Syslog {
     facility: u8,
     /// This host's name in messages.
     host: String,
-    link: Option<Link>,
+    link: Option<DaemonSocket>,
     /// Memory for one message.
     message: Vec<u8>,
 }
@@ -44,13 +44,13 @@ impl Syslog {
         Syslog { daemon, facility, host, link: None, message: Vec::new() }
     }
 
-    fn connect(&self) -> std::io::Result<Link> {
+    fn connect(&self) -> std::io::Result<DaemonSocket> {
         match &self.daemon {
             Daemon::Local(path) => {
                 let socket = UnixDatagram::unbound()?;
                 socket.connect(path)?;
                 socket.set_write_timeout(Some(PATIENCE))?;
-                Ok(Link::Local(socket))
+                Ok(DaemonSocket::Local(socket))
             }
             Daemon::Udp(at) => {
                 let to = resolve(at)?;
@@ -61,12 +61,12 @@ impl Syslog {
                 };
                 let socket = UdpSocket::bind(from)?;
                 socket.connect(to)?;
-                Ok(Link::Udp(socket))
+                Ok(DaemonSocket::Udp(socket))
             }
             Daemon::Tcp(at) => {
                 let stream = TcpStream::connect_timeout(&resolve(at)?, PATIENCE)?;
                 stream.set_write_timeout(Some(PATIENCE))?;
-                Ok(Link::Tcp(stream))
+                Ok(DaemonSocket::Tcp(stream))
             }
         }
     }
@@ -96,9 +96,9 @@ impl Syslog {
             self.link = Some(self.connect()?);
         }
         let sent = match &mut self.link {
-            Some(Link::Local(socket)) => socket.send(&self.message).map(drop),
-            Some(Link::Udp(socket)) => socket.send(&self.message).map(drop),
-            Some(Link::Tcp(stream)) => stream.write_all(&self.message),
+            Some(DaemonSocket::Local(socket)) => socket.send(&self.message).map(drop),
+            Some(DaemonSocket::Udp(socket)) => socket.send(&self.message).map(drop),
+            Some(DaemonSocket::Tcp(stream)) => stream.write_all(&self.message),
             None => Err(ErrorKind::NotConnected.into()),
         };
         if sent.is_err() {
@@ -113,7 +113,7 @@ fn resolve(at: &str) -> std::io::Result<SocketAddr> {
     at.to_socket_addrs()?.next().ok_or_else(|| Error::new(ErrorKind::NotFound, "the host has no address"))
 }
 
-impl Target for Syslog {
+impl LineTarget for Syslog {
     fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
         let end = lines.iter().position(|byte| *byte == b'\n').unwrap_or(lines.len());
         self.compose(&lines[..end]);

@@ -1,7 +1,7 @@
 //! The places that lines go to.
 
 /// A place that lines go to.
-pub trait Target: Send {
+pub trait LineTarget: Send {
     /// Writes a part of whole lines, each with its end, and returns how many bytes of them are done. The
     /// caller calls again with the rest, also after an error.
     ///

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::target::Target;
+use super::target::LineTarget;
 use super::{LineStream, Losses, held};
 
 /// The time for which lines are gathered before they are written.
@@ -27,7 +27,7 @@ struct Batch {
 /// Writes lines until the stream ends.
 pub(super) fn run(
     stream: &LineStream,
-    mut target: Box<dyn Target>,
+    mut target: Box<dyn LineTarget>,
     tell_losses: Option<fn(&Losses, &mut Vec<u8>)>,
 ) {
     let (mut batch, mut told) = (Batch::default(), Losses::default());
@@ -71,7 +71,7 @@ pub(super) fn run(
 }
 
 /// Waits for lines, gathers some, and takes all. Also returns a new target, and whether the stream ends.
-fn take(stream: &LineStream, batch: &mut Batch, told: &mut Losses) -> (Option<Box<dyn Target>>, bool) {
+fn take(stream: &LineStream, batch: &mut Batch, told: &mut Losses) -> (Option<Box<dyn LineTarget>>, bool) {
     let mut queued = held(&stream.queued);
     while queued.bytes.is_empty() && queued.next.is_none() && queued.lost.count == 0 && !queued.ends {
         queued = stream.has_work.wait(queued).unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -92,7 +92,7 @@ fn take(stream: &LineStream, batch: &mut Batch, told: &mut Losses) -> (Option<Bo
 }
 
 /// Waits until a target that has failed is tried again. None: the stream ends.
-fn pause(stream: &LineStream) -> Option<Option<Box<dyn Target>>> {
+fn pause(stream: &LineStream) -> Option<Option<Box<dyn LineTarget>>> {
     let until = Instant::now() + RETRIED_AFTER;
     let mut queued = held(&stream.queued);
     loop {
@@ -111,7 +111,7 @@ fn pause(stream: &LineStream) -> Option<Option<Box<dyn Target>>> {
     }
 }
 
-fn note_failure(stream: &LineStream, target: &dyn Target, why: &std::io::Error) {
+fn note_failure(stream: &LineStream, target: &dyn LineTarget, why: &std::io::Error) {
     if !stream.numbers.is_failing.swap(true, Ordering::Relaxed) {
         let (what, to) = (stream.subject, target.name());
         tracing::warn!(
@@ -121,7 +121,7 @@ fn note_failure(stream: &LineStream, target: &dyn Target, why: &std::io::Error) 
     }
 }
 
-fn note_success(stream: &LineStream, target: &dyn Target) {
+fn note_success(stream: &LineStream, target: &dyn LineTarget) {
     if stream.numbers.is_failing.swap(false, Ordering::Relaxed) {
         let (what, to, lost) = (stream.subject, target.name(), stream.lost());
         tracing::info!(lost, "{what}: {to} is written again");

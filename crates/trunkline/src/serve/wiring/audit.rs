@@ -12,12 +12,13 @@ use admin::status::Audit as Shown;
 use share::{AuditDetail, AuditEvent, AuditSink, AuditedOperation};
 use volume::security::Rights;
 
+use super::exports::Servers;
 use super::locks::held;
 use crate::config::{Audit, Config, os_error};
 use crate::serve::lines::file::{LineFile, Rotation};
 use crate::serve::lines::json::JsonLine;
 use crate::serve::lines::syslog::Syslog;
-use crate::serve::lines::target::Target;
+use crate::serve::lines::target::LineTarget;
 use crate::serve::lines::{LineStream, Losses};
 
 thread_local! {
@@ -57,10 +58,20 @@ pub struct AuditLog {
 /// A target that was opened for new settings, before they are put into force.
 pub struct Prepared {
     wanted: Audit,
-    target: Option<Box<dyn Target>>,
+    target: Option<Box<dyn LineTarget>>,
 }
 
 impl AuditLog {
+    /// An audit to which these servers report log-ons. It has no target yet.
+    pub fn of_servers(smb: &smb::Server, nfs: &Servers) -> Arc<AuditLog> {
+        let audit: Arc<AuditLog> = Arc::default();
+        smb.auditor.send_to(Arc::<AuditLog>::clone(&audit));
+        for (_, server) in nfs.list() {
+            server.auditor.send_to(Arc::<AuditLog>::clone(&audit));
+        }
+        audit
+    }
+
     /// Opens the target of new settings, if they have another one.
     ///
     /// # Errors
@@ -131,7 +142,7 @@ impl AuditSink for AuditLog {
 }
 
 /// Opens the target of a configuration.
-fn open(config: &Config) -> Result<Box<dyn Target>, String> {
+fn open(config: &Config) -> Result<Box<dyn LineTarget>, String> {
     let audit = &config.audit;
     if let Some(daemon) = &audit.syslog {
         let facility = audit.syslog_facility.value.0;

@@ -8,7 +8,7 @@
 //! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`]
 //! and [`channels`] read the servers' tables for the status, and [`close_ids`] closes the opens and locks
 //! that an administrator chooses there. [`transactions`] and [`workload`] read the counters, [`records`]
-//! writes a line for each request, and [`share_peaks`] keeps the peak rates.
+//! writes a line for each request, [`audit`] one for each event, and [`share_peaks`] keeps the peak rates.
 
 mod accounts;
 mod addresses;
@@ -131,9 +131,7 @@ pub fn start(
         None => (None, Vec::new()),
     };
     let nfs = Arc::new(Servers::new(plan, state, endpoints)?);
-    let audit: Arc<AuditLog> = Arc::default();
-    server.auditor.send_to(Arc::<AuditLog>::clone(&audit));
-    nfs.list().iter().for_each(|(_, server)| server.auditor.send_to(Arc::<AuditLog>::clone(&audit)));
+    let audit = AuditLog::of_servers(&server, &nfs);
     let records = Records::start(&plan.config.admin).map_err(anyhow::Error::msg)?;
     if let Some(records) = &records {
         let of_nfs = nfs.list().iter().map(|(_, server)| &server.counts);
@@ -141,8 +139,7 @@ pub fn start(
             counts.set_recorder(Arc::clone(records.recorder()));
         }
     }
-    let engines = Arc::default();
-    let pacing = Arc::default();
+    let (engines, pacing) = (Arc::default(), Arc::default());
     let peaks = Arc::default();
     let seen = Arc::clone(&peaks);
     let usages: Arc<Usages> = Arc::default();
@@ -245,8 +242,7 @@ impl FileServer for AssembledServer {
             &plan.identity,
             &[&plan.config.server.workgroup.value],
         )?);
-        let mut engines = held(&self.engines);
-        let mut next = EnginesByPath::new();
+        let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
         let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());

@@ -29,7 +29,7 @@ use location::{Location, Moves};
 /// Most directories that are kept open for speed. Each holds a descriptor of the host.
 const MAX_KEPT: usize = 2048;
 /// The most directories of a path.
-const MAX_PATH: usize = 4096;
+pub(super) const MAX_PATH: usize = 4096;
 
 /// Most names in all indexes and listings together, at about 100 bytes each. The index of one directory is
 /// kept whatever its size.
@@ -322,28 +322,6 @@ impl Directory {
     /// Its path from the root of the share.
     pub fn path(self: &Arc<Self>) -> Vec<Name> {
         self.ancestors().into_iter().rev().map(|(_, name)| name).collect()
-    }
-
-    /// Appends its path with slashes, or that of a name in it. It allocates nothing but room in `out`.
-    pub fn append_path(self: &Arc<Self>, name: Option<&Name>, out: &mut Vec<u8>) {
-        let start = out.len();
-        // The last name comes first, and the bytes are turned round at the end.
-        let put = |name: &Name, out: &mut Vec<u8>| {
-            out.extend(name.as_bytes().iter().rev());
-            out.push(b'/');
-        };
-        if let Some(name) = name {
-            put(name, out);
-        }
-        let (mut at, mut depth) = (self.parent_and_name(), 0);
-        while let Some((parent, name)) = at.filter(|_| depth < MAX_PATH) {
-            put(&name, out);
-            (at, depth) = (parent.parent_and_name(), depth + 1);
-        }
-        if out.len() > start {
-            out.pop();
-        }
-        out[start..].reverse();
     }
 
     /// The path of a name in it.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use volume::{Name, NodeId};
 
-use super::{Directories, Directory, NameChange};
+use super::{Directories, Directory, MAX_PATH, NameChange};
 
 /// The mark of a directory whose location is not known to be right. It is before every move.
 const NEVER: u64 = 0;
@@ -98,6 +98,28 @@ impl Directory {
     /// The parent directory and the name there; none for the root.
     pub fn parent_and_name(&self) -> Option<(Arc<Directory>, Name)> {
         self.location.lock().parent_and_name.clone()
+    }
+
+    /// Appends its path with slashes, or that of a name in it. It allocates nothing but room in `out`.
+    pub fn append_path(self: &Arc<Self>, name: Option<&Name>, out: &mut Vec<u8>) {
+        let start = out.len();
+        // The last name comes first, and the bytes are turned round at the end.
+        let put = |name: &Name, out: &mut Vec<u8>| {
+            out.extend(name.as_bytes().iter().rev());
+            out.push(b'/');
+        };
+        if let Some(name) = name {
+            put(name, out);
+        }
+        let (mut at, mut depth) = (self.parent_and_name(), 0);
+        while let Some((parent, name)) = at.filter(|_| depth < MAX_PATH) {
+            put(&name, out);
+            (at, depth) = (parent.parent_and_name(), depth + 1);
+        }
+        if out.len() > start {
+            out.pop();
+        }
+        out[start..].reverse();
     }
 }
 
