@@ -200,7 +200,7 @@ impl AuditedOperation {
 }
 
 /// The properties of a client's session that events contain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct ClientDetails {
     /// The protocol and its version.
     pub protocol: &'static str,
@@ -210,6 +210,8 @@ pub struct ClientDetails {
     pub machine: String,
     /// The number of the session, as the status shows it.
     pub session: u64,
+    /// These values in the form of the sink, which makes them once for a session.
+    pub rendered: OnceLock<Box<[u8]>>,
 }
 
 /// Further values of an event.

@@ -71,6 +71,7 @@ impl Audited {
             address: [192, 0, 2, number].into(),
             machine: String::new(),
             session: 7,
+            rendered: std::sync::OnceLock::new(),
         }));
         client
     }

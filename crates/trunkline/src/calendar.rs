@@ -1,5 +1,6 @@
 //! Times in the format of RFC 3339, in UTC, for people and for JSON.
 
+use std::cell::RefCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use wire::calendar::date;
@@ -25,31 +26,26 @@ pub fn rfc3339(wall_ns: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}+00:00")
 }
 
-/// Appends the time `wall_ns` nanoseconds after 1970, as [`rfc3339`] writes it, without an allocation.
+/// Appends the time `wall_ns` nanoseconds after 1970, as [`rfc3339`] writes it. It allocates once a second.
 pub fn append_rfc3339(out: &mut Vec<u8>, wall_ns: i64) {
-    let seconds = wall_ns.div_euclid(1_000_000_000);
-    let micros = wall_ns.rem_euclid(1_000_000_000) / 1000;
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = date(days);
-    for (number, digits, end) in [
-        (year, 4, b'-'),
-        (month, 2, b'-'),
-        (day, 2, b'T'),
-        (second / 3600, 2, b':'),
-        (second / 60 % 60, 2, b':'),
-        (second % 60, 2, b'.'),
-        (micros, 6, b'+'),
-    ] {
-        let from = out.len();
-        out.resize(from + digits, b'0');
-        let mut left = number;
-        for digit in out[from..].iter_mut().rev() {
-            *digit = b'0' + (left % 10).unsigned_abs() as u8;
-            left /= 10;
-        }
-        out.push(end);
+    thread_local! {
+        /// The last second with its text. Many times in a row are of one second.
+        static LAST: RefCell<(i64, String)> = const { RefCell::new((i64::MIN, String::new())) };
     }
-    out.extend_from_slice(b"00:00");
+    let second = wall_ns.div_euclid(1_000_000_000);
+    LAST.with_borrow_mut(|(of, text)| {
+        if *of != second {
+            *text = rfc3339(second.saturating_mul(1_000_000_000));
+            *of = second;
+        }
+        out.extend_from_slice(text.as_bytes());
+    });
+    // The microseconds stand before the six bytes of the zone.
+    let mut left = wall_ns.rem_euclid(1_000_000_000) / 1000;
+    for digit in out.iter_mut().rev().skip(6).take(6) {
+        *digit = b'0' + (left % 10).unsigned_abs() as u8;
+        left /= 10;
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! One share with an SMB client and an NFS client in this process: the precedence when they collide. Each
 //! test corresponds to a row of the chapter about both protocols in SEMANTICS.md.
 
+mod audit;
 mod lists;
 mod watching;
 use nfs_wire::NfsStat;

@@ -129,6 +129,7 @@ fn client_details(run: &Run, client: &Client) -> ClientDetails {
         address: run.connection.peer.remote.ip().to_canonical(),
         machine: machine.chars().take(MAX_MACHINE_SHOWN).collect(),
         session: client.id,
+        rendered: std::sync::OnceLock::new(),
     }
 }
 

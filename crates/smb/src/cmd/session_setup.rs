@@ -353,6 +353,7 @@ impl LogOn<'_, '_> {
             address: self.connection.handle.peer.remote.ip().to_canonical(),
             machine: workstation.chars().take(MAX_MACHINE_SHOWN).collect(),
             session: session.id,
+            rendered: std::sync::OnceLock::new(),
         }
     }
 

@@ -205,4 +205,42 @@ mod tests {
         let of = |name: &str| classes(&config.shares[name].audit.value);
         assert_eq!((of("d"), of("e")), (CHANGES, AuditClasses::empty()));
     }
+
+    #[test]
+    fn the_page_lists_each_operation_with_its_words() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/audit.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let table = page.split("## Operations").nth(1).unwrap().split("\n\n").nth(1).unwrap();
+        let cells = |row: &str| -> Vec<String> {
+            row.trim_matches('|').split(" | ").map(|cell| cell.trim().to_owned()).collect()
+        };
+        let names =
+            |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+        let rows: Vec<_> = table.lines().skip(2).map(cells).collect();
+        let told: Vec<_> = rows.iter().flat_map(|row| names(&row[0])).collect();
+        let all = share::AuditedOperation::ALL.iter().map(|operation| operation.word().to_owned());
+        let wanted: Vec<_> = all.chain(["lost".to_owned()]).collect();
+        assert_eq!(told, wanted);
+        for (row, operation) in rows.iter().zip(share::AuditedOperation::ALL) {
+            let words = names(&row[1]);
+            let mut of_page = AuditClasses::empty();
+            for (name, word) in AuditWord::NAMES {
+                if words.iter().any(|one| one == name) {
+                    of_page |= word.0;
+                }
+            }
+            // Looks and refusals come beside the class of an operation.
+            let beside = AuditClasses::LOOK | AuditClasses::REFUSED;
+            assert_eq!(of_page - beside, operation.classes() - beside, "{}", operation.word());
+        }
+    }
+
+    #[test]
+    fn the_page_lists_each_word() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/audit.md");
+        let page = std::fs::read_to_string(path).unwrap();
+        let table = page.split("## Choosing events").nth(1).unwrap().split("\n\n").nth(2).unwrap();
+        let words: Vec<_> = table.lines().skip(2).filter_map(|row| row.split('`').nth(1)).collect();
+        assert_eq!(words, AuditWord::names());
+    }
 }

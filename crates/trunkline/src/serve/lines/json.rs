@@ -17,7 +17,8 @@ impl<'a> JsonLine<'a> {
     }
 
     fn key(&mut self, key: &str) {
-        if self.out.last() != Some(&b'{') {
+        self.out.reserve(key.len() + 4);
+        if !matches!(self.out.last(), Some(b'{') | None) {
             self.out.push(b',');
         }
         self.out.push(b'"');
@@ -93,17 +94,15 @@ impl<'a> JsonLine<'a> {
         let _ = write!(self.out, "\"{text}\"");
     }
 
-    /// A list of words that need no escape.
+    /// A list of words, each with its quotes and a comma behind it.
     pub fn words<'w>(&mut self, key: &str, words: impl Iterator<Item = &'w str>) {
         self.key(key);
         self.out.push(b'[');
-        for (at, word) in words.enumerate() {
-            if at > 0 {
-                self.out.push(b',');
-            }
-            self.out.push(b'"');
+        for word in words {
             self.out.extend_from_slice(word.as_bytes());
-            self.out.push(b'"');
+        }
+        if self.out.last() == Some(&b',') {
+            self.out.pop();
         }
         self.out.push(b']');
     }
@@ -114,6 +113,20 @@ impl<'a> JsonLine<'a> {
         self.out.push(b'"');
         crate::calendar::append_rfc3339(self.out, wall_ns);
         self.out.push(b'"');
+    }
+
+    /// Goes on with members that were made before ([`JsonLine::members`]).
+    pub fn append(&mut self, members: &[u8]) {
+        if !matches!(self.out.last(), Some(b'{') | None) {
+            self.out.push(b',');
+        }
+        self.out.extend_from_slice(members);
+    }
+
+    /// Begins members of an object, without the object around them.
+    pub fn members(out: &'a mut Vec<u8>) -> JsonLine<'a> {
+        out.clear();
+        JsonLine { out }
     }
 
     /// Ends the object and the line.

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::target::LineTarget;
-use super::{LineStream, Losses, held};
+use super::{GATHERED_BYTES, LineStream, Losses, held};
 
 /// The time for which lines are gathered before they are written.
 const GATHERED: Duration = Duration::from_millis(50);
@@ -77,7 +77,7 @@ fn take(stream: &LineStream, batch: &mut Batch, told: &mut Losses) -> (Option<Bo
         queued = stream.has_work.wait(queued).unwrap_or_else(std::sync::PoisonError::into_inner);
     }
     let until = Instant::now() + GATHERED;
-    while queued.bytes.len() < queued.room / 2 && !queued.ends {
+    while queued.bytes.len() < GATHERED_BYTES.min(queued.room / 2) && !queued.ends {
         let Some(left) = until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) else {
             break;
         };

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use admin::status::Audit as Shown;
-use share::{AuditDetail, AuditEvent, AuditSink, AuditedOperation};
+use share::{AuditDetail, AuditEvent, AuditSink, AuditedOperation, ClientDetails};
 use volume::security::Rights;
 
 use super::exports::Servers;
@@ -26,23 +26,23 @@ thread_local! {
     static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The words for rights in an event.
+/// The words for rights in an event, as they stand in a list.
 const RIGHTS: &[(Rights, &str)] = &[
-    (Rights::READ_DATA, "read"),
-    (Rights::WRITE_DATA, "write"),
-    (Rights::APPEND_DATA, "append"),
-    (Rights::EXECUTE, "execute"),
-    (Rights::DELETE, "delete"),
-    (Rights::DELETE_CHILD, "delete_child"),
-    (Rights::READ_ATTRIBUTES, "read_attributes"),
-    (Rights::WRITE_ATTRIBUTES, "write_attributes"),
-    (Rights::READ_EA, "read_xattr"),
-    (Rights::WRITE_EA, "write_xattr"),
-    (Rights::READ_CONTROL, "read_acl"),
-    (Rights::WRITE_DAC, "write_acl"),
-    (Rights::WRITE_OWNER, "write_owner"),
-    (Rights::ACCESS_SYSTEM_SECURITY, "audit_acl"),
-    (Rights::MAXIMUM_ALLOWED, "maximum"),
+    (Rights::READ_DATA, "\"read\","),
+    (Rights::WRITE_DATA, "\"write\","),
+    (Rights::APPEND_DATA, "\"append\","),
+    (Rights::EXECUTE, "\"execute\","),
+    (Rights::DELETE, "\"delete\","),
+    (Rights::DELETE_CHILD, "\"delete_child\","),
+    (Rights::READ_ATTRIBUTES, "\"read_attributes\","),
+    (Rights::WRITE_ATTRIBUTES, "\"write_attributes\","),
+    (Rights::READ_EA, "\"read_xattr\","),
+    (Rights::WRITE_EA, "\"write_xattr\","),
+    (Rights::READ_CONTROL, "\"read_acl\","),
+    (Rights::WRITE_DAC, "\"write_acl\","),
+    (Rights::WRITE_OWNER, "\"write_owner\","),
+    (Rights::ACCESS_SYSTEM_SECURITY, "\"audit_acl\","),
+    (Rights::MAXIMUM_ALLOWED, "\"maximum\","),
 ];
 
 /// The audit of a server.
@@ -174,13 +174,7 @@ fn write(event: &AuditEvent<'_>, now_ns: i64, out: &mut Vec<u8>) {
         }
     }
     if let Some(client) = event.client {
-        line.display("address", client.address);
-        if !client.machine.is_empty() {
-            line.text("machine", &client.machine);
-        }
-        line.text("protocol", client.protocol);
-        // Most readers of JSON lose digits beyond 53 bits.
-        line.quoted_number("session", client.session);
+        line.append(client.rendered.get_or_init(|| of_client(client)));
     }
     if let Some(share) = event.share {
         line.text("share", share);
@@ -198,6 +192,20 @@ fn write(event: &AuditEvent<'_>, now_ns: i64, out: &mut Vec<u8>) {
     }
     write_detail(event, &mut line);
     line.end();
+}
+
+/// The members about a client's session.
+fn of_client(client: &ClientDetails) -> Box<[u8]> {
+    let mut out = Vec::new();
+    let mut line = JsonLine::members(&mut out);
+    line.display("address", client.address);
+    if !client.machine.is_empty() {
+        line.text("machine", &client.machine);
+    }
+    line.text("protocol", client.protocol);
+    // Most readers of JSON lose digits beyond 53 bits.
+    line.quoted_number("session", client.session);
+    out.into()
 }
 
 /// The values that only some operations have.
