@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Make packages of Trunkline: a .deb, an .rpm and a tar.xz, each with what it holds listed beside it (SBOM), their checksums and,
+"""Make packages of Trunkline: a .deb, an .rpm, a tar.xz and an OCI image (image.py), each with what it holds listed beside it (SBOM), their checksums and,
 with a key, a signature. Without words it builds the program (packaging/build) and makes all of them in `packages` of the target
 directory.
 
@@ -27,10 +27,11 @@ from email.utils import formatdate
 from pathlib import Path
 from typing import NamedTuple
 
+import image
 import notices
 
 ROOT = Path(__file__).resolve().parent.parent
-KINDS = ("deb", "rpm", "tar")
+KINDS = ("deb", "rpm", "tar", "image")
 # The name of a processor: for Rust, for Debian, for everyone else.
 PROCESSORS = {"x86_64-unknown-linux-gnu": ("amd64", "x86_64"), "aarch64-unknown-linux-gnu": ("arm64", "aarch64")}
 # A folder of the tree below: what is copied there. {manual} is what the example `manual` has written.
@@ -110,11 +111,17 @@ def lay_out(job: Job) -> None:
     write(job.stage / "changelog.Debian.gz", packed(debian_changelog(job).encode()))
     for single in SINGLE:
         write(job.stage / "single" / Path(single).name, (ROOT / single).read_bytes())
-    shutil.copyfile(job.program, job.stage / "trunkline")
-    run("strip" if job.architecture[0] == "amd64" else f"{job.architecture[1]}-linux-gnu-strip", job.stage / "trunkline")
+    strip(job)
     for path in [job.stage, *job.stage.rglob("*")]:
         path.chmod(0o755 if path.is_dir() or path == job.stage / "trunkline" else 0o644)
         os.utime(path, (job.epoch, job.epoch))
+
+
+def strip(job: Job) -> None:
+    """The program in the stage, without its symbols."""
+    job.stage.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(job.program, job.stage / "trunkline")
+    run("strip" if job.architecture[0] == "amd64" else f"{job.architecture[1]}-linux-gnu-strip", job.stage / "trunkline")
 
 
 def debian_changelog(job: Job) -> str:
@@ -165,6 +172,17 @@ def make_tar(job: Job) -> Path:
     return path
 
 
+def make_image(job: Job) -> Path:
+    """The OCI image, as an archive that engines load."""
+    texts = {"NOTICES": notices.text(job.triple).encode(), "changelog": (ROOT / "CHANGELOG.md").read_bytes(),
+             "containers.md": (ROOT / "docs/containers.md").read_bytes(), "LICENSE": (ROOT / "LICENSE").read_bytes()}
+    inner = {f"usr/share/doc/trunkline/{name}.gz": packed(text) for name, text in texts.items()}
+    path = job.out / f"trunkline-{job.version}-oci-{job.architecture[1]}.tar"
+    commit = run("git", "rev-parse", "HEAD")
+    image.make(image.Image(job.stage / "trunkline", inner, job.architecture[1], job.architecture[0], job.version, commit, job.epoch), path)
+    return path
+
+
 def make_sboms(job: Job, tools: Path, packages: list[Path]) -> list[Path]:
     """An SBOM in CycloneDX's format beside each package: the crates that are linked for this processor, and the package's checksum."""
     name = f"sbom-{os.getpid()}"
@@ -180,9 +198,12 @@ def make_sboms(job: Job, tools: Path, packages: list[Path]) -> list[Path]:
     bom = json.loads(text.replace(str(ROOT), "/trunkline"))
     written = []
     for package in packages:
+        # An image holds files of the C library too.
+        is_image = "-oci-" in package.name
+        own = {**bom, "components": [*bom["components"], *(image.components(job.architecture[1]) if is_image else [])]}
         bom["metadata"]["component"]["hashes"] = [{"alg": "SHA-256", "content": hashlib.sha256(package.read_bytes()).hexdigest()}]
         written.append(package.with_name(f"{package.name}.cdx.json"))
-        written[-1].write_text(json.dumps(bom, indent=1) + "\n")
+        written[-1].write_text(json.dumps(own, indent=1) + "\n")
     return written
 
 
@@ -229,7 +250,10 @@ def main() -> None:
     stage = target / ("" if triple == host else triple) / "release/package"
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
     job = Job(triple, target, stage, out, program, version, args.revision, commit_time(), args.maintainer)
-    lay_out(job)
+    if set(kinds) - {"image"}:
+        lay_out(job)
+    else:
+        strip(job)
     packages = []
     if "deb" in kinds:
         packages.append(make_deb(job, tools))
@@ -237,6 +261,8 @@ def main() -> None:
         packages.append(make_rpm(job, tools))
     if "tar" in kinds:
         packages.append(make_tar(job))
+    if "image" in kinds:
+        packages.append(make_image(job))
     if not args.only:
         packages += make_sboms(job, tools, packages)
     sums(out, args.sign_key)

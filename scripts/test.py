@@ -70,6 +70,7 @@ LANES = [
     ],
     [
         ("packages", ["proving/packages/run.py"], 600),
+        ("image", ["proving/image/run.py"], 120),
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
     ],
 ]

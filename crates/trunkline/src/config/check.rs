@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::setting::{ConfigError, Origin, os_error};
+use super::setting::{ConfigError, Origin, os_error, own_error};
 use super::tables::{Config, Share, User};
 use super::values::{Encryption, ShareProtocol};
 
@@ -100,7 +100,7 @@ fn directory(config: &Config, mounts: &Mounts, share: &Share) -> Result<PathBuf,
     if !real.is_dir() {
         return Err(wrong("not a directory".to_owned()));
     }
-    std::fs::read_dir(&real).map_err(|e| wrong(os_error(&e)))?;
+    std::fs::read_dir(&real).map_err(|e| wrong(own_error(&e)))?;
     Ok(real)
 }
 

@@ -38,7 +38,7 @@ use environment::Environment;
 use read::Texts;
 use section::Section;
 
-pub use setting::{ConfigError, Origin, Setting, os_error};
+pub use setting::{ConfigError, Origin, Setting, os_error, own_error};
 pub use tables::{Above, Account, Admin, Audit, Config, Server, Share, Testing, User};
 pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};
 
@@ -119,7 +119,7 @@ impl Sources {
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
                 Err(ConfigError(format!("{}: it is not text{}", path.display(), read::MEND)))
             }
-            Err(error) => Err(ConfigError(format!("{}: {}", path.display(), os_error(&error)))),
+            Err(error) => Err(ConfigError(format!("{}: {}", path.display(), own_error(&error)))),
         }
     }
 }

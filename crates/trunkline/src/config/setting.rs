@@ -66,6 +66,17 @@ impl<T: Clone> Setting<T> {
     }
 }
 
+/// [`os_error`] of a file that the server itself needs. It also says to whom permission is denied.
+pub fn own_error(error: &std::io::Error) -> String {
+    let text = os_error(error);
+    if error.kind() != std::io::ErrorKind::PermissionDenied {
+        return text;
+    }
+    let uid = rustix::process::geteuid().as_raw();
+    let gid = rustix::process::getegid().as_raw();
+    format!("{text} to uid {uid} and gid {gid} of the server; `chown -R {uid}:{gid}` gives it access")
+}
+
 /// The message of an error of the host, without the number.
 pub fn os_error(error: &std::io::Error) -> String {
     let text = error.to_string();

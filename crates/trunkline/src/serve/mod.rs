@@ -4,6 +4,7 @@
 //! bound, the state is opened, and the protocol crates are started behind the interface
 //! [`server::FileServer`]. Only [`wiring`] depends on those crates.
 
+mod access;
 mod banner;
 mod control;
 mod demo;
@@ -38,9 +39,6 @@ use plan::ServePlan;
 /// The time between two writes of when tokens were last used.
 const TOKEN_USES: Duration = Duration::from_secs(600);
 
-/// The time that requests have to finish when the server stops.
-const DRAIN: Duration = Duration::from_secs(20);
-
 /// A failure of a running server. All errors before that are mistakes that the user can correct.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
@@ -63,6 +61,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     // The clients choose the mode bits of new files, so the umask is empty. The directory of the server's own
     // files is closed to other users.
     rustix::process::umask(rustix::fs::Mode::empty());
+    access::warn_of_unwritable(&config);
     let principals = principals::resolve(&config, &state)?;
     let plan = ServePlan::new(config, principals, &state);
     print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
@@ -199,9 +198,10 @@ async fn supervise(
     tracing::info!("stopping: answering the received requests");
     announced.end().await;
     let ending = Arc::clone(control);
+    let within = Duration::from_secs(control.plan().config.server.drain_s.value);
     let end = move || {
         ending.keep_token_uses();
-        ending.server().drain(DRAIN)
+        ending.server().drain(within)
     };
     let mut draining = tokio::task::spawn_blocking(end);
     // Monitoring is answered until the end: the server is alive and not ready.
@@ -216,7 +216,7 @@ async fn supervise(
         tracing::info!("ended");
         Ok(())
     } else {
-        Err(Failed(format!("requests were still running after {} s; they were cut off", DRAIN.as_secs()))
+        Err(Failed(format!("requests were still running after {} s; they were cut off", within.as_secs()))
             .into())
     }
 }

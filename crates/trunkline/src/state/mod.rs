@@ -29,7 +29,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::config::os_error;
+use crate::config::own_error;
 use disk::Disk;
 pub use files::{ADMIN_TOKEN, FIRST_PASSWORD};
 use snapshot::OpenJournals;
@@ -285,7 +285,7 @@ fn migration_error(path: &Path, (from, to): (u32, u32), why: migration::Migratio
 }
 
 fn host_error(path: &Path, error: &io::Error) -> StateError {
-    StateError::Host { dir: path.display().to_string(), what: os_error(error) }
+    StateError::Host { dir: path.display().to_string(), what: own_error(error) }
 }
 
 fn store_error(path: &Path, why: StoreError) -> StateError {

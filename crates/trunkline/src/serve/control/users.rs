@@ -41,8 +41,8 @@ impl Control {
         let elsewhere = |why: String| Err(Refusal::new(RefusalKind::Conflict, why));
         if current.plan.config.users.contains_key(&name.to_lowercase()) {
             return elsewhere(format!(
-                "`{name}` is a user of the configuration file or of variables; remove that [[user]] there and \
-                 reload, or the variables and restart"
+                "`{name}` is a user of the configuration file or of variables; remove that [[user]] there \
+                 and reload, or the variables and restart"
             ));
         }
         let mut shares = current.plan.config.shares.values();
