@@ -207,6 +207,24 @@ fn changes_and_losses_of_the_host_take_rights_away() {
 }
 
 #[test]
+fn a_changed_node_loses_its_rights_whatever_its_names() {
+    for (change, told) in [(HostChange::Modified, vec![(2, NONE)]), (HostChange::Attributes, vec![(2, R)])] {
+        let world = TestShare::new();
+        let one = world.client(1);
+        let kept = ["f", "other"].map(|at| {
+            one.make_with(at, "text");
+            at
+        });
+        let _opens = kept.map(|at| one.open(at).access(READ).keyed(if at == "f" { 2 } else { 3 }, RH).open());
+        let node = world.memory.root().unwrap().lookup(&name("f"), OpenHow::Attributes).unwrap().id();
+        world.memory.tell(HostEvent::NodeChanged { node, change });
+        world.share.maintain(now());
+        let seen: Vec<_> = one.ears.notices.lock().unwrap().iter().map(|it| (it.key.0, it.to)).collect();
+        assert_eq!(seen, told, "{change:?}");
+    }
+}
+
+#[test]
 fn a_name_that_the_host_takes_away_takes_the_right_to_keep_its_file_open() {
     for change in
         [HostChange::Removed, HostChange::RenamedFrom, HostChange::RenamedTo, HostChange::Attributes]

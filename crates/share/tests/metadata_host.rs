@@ -134,6 +134,19 @@ fn the_queue_may_overflow() {
 }
 
 #[test]
+fn data_written_by_a_hard_link_that_is_replaced_at_once_breaks_the_right_to_read() {
+    let Some(mut served) = WatchedHostShare::new() else { return };
+    served.others("echo old > f");
+    let kept = served.client.open("f").access(Rights::READ_DATA).keyed(2, R).open();
+    assert_eq!(served.client.breaks(), []);
+    // Nobody reads the events before `link` leads to another file.
+    served.others("ln f link; echo new > link; echo other > made; mv made link");
+    served.check("a replaced link");
+    assert_eq!(served.client.breaks(), [(R, NONE, false)]);
+    served.client.close(&kept);
+}
+
+#[test]
 fn what_is_written_through_a_mapping_shows_in_the_times() {
     let Some(mut served) = WatchedHostShare::new() else { return };
     let file = served.files().join("f");

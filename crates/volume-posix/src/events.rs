@@ -5,6 +5,7 @@
 //! system would deliver every write on the host, and would not cover other file systems that are mounted
 //! below the volume. An event names its directory by a handle. A table leads from there to the node.
 
+mod changed_nodes;
 mod raw;
 mod rename_halves;
 
@@ -21,6 +22,7 @@ use rustix::io::Errno;
 use volume::{Failure, HostChange, HostEvent, NodeId, Result};
 use wire::Shrink;
 
+use self::changed_nodes::ChangedNodes;
 use self::raw::{Fid, FidAndName, LONGEST, RawEvent};
 use self::rename_halves::{PendingRename, RenameHalf};
 use crate::errno::{call, failure};
@@ -54,6 +56,7 @@ pub(crate) struct Events {
 struct Reading {
     buffer: Vec<u8>,
     halves: PendingRename,
+    nodes: ChangedNodes,
 }
 
 struct WatchedDirectory {
@@ -142,7 +145,7 @@ impl Events {
             return;
         }
         let mut reading = self.reading.lock();
-        let Reading { buffer, halves } = &mut *reading;
+        let Reading { buffer, halves, nodes } = &mut *reading;
         buffer.resize(CHUNK, 0);
         loop {
             let len = match rustix::io::read(&self.queue, &mut buffer[..]) {
@@ -156,7 +159,7 @@ impl Events {
                     break;
                 }
             };
-            self.tell(&buffer[..len], halves, sink);
+            self.tell(&buffer[..len], halves, nodes, sink);
             // The buffer had room for another event, so there are no more.
             let is_all = len + LONGEST <= CHUNK;
             if is_all && !(halves.is_waiting() && self.wait(SECOND_HALF)) {
@@ -176,19 +179,31 @@ impl Events {
     }
 
     /// Reports the events in a buffer that the host has filled.
-    fn tell(&self, mut events: &[u8], halves: &mut PendingRename, sink: &mut dyn FnMut(HostEvent)) {
+    fn tell(
+        &self,
+        mut events: &[u8],
+        halves: &mut PendingRename,
+        nodes: &mut ChangedNodes,
+        sink: &mut dyn FnMut(HostEvent),
+    ) {
         while let Some(event) = RawEvent::parse(events) {
             events = &events[event.len..];
             if event.mask & libc::FAN_Q_OVERFLOW != 0 {
                 halves.end(sink);
                 sink(HostEvent::Overflow);
             } else if event.pid != self.own_pid {
-                self.tell_one(event, halves, sink);
+                self.tell_one(event, halves, nodes, sink);
             }
         }
     }
 
-    fn tell_one(&self, event: RawEvent, halves: &mut PendingRename, sink: &mut dyn FnMut(HostEvent)) {
+    fn tell_one(
+        &self,
+        event: RawEvent,
+        halves: &mut PendingRename,
+        nodes: &mut ChangedNodes,
+        sink: &mut dyn FnMut(HostEvent),
+    ) {
         let RawEvent { mask, pid, .. } = event;
         let is_on_directory = mask & libc::FAN_ONDIR != 0;
         if mask & libc::FAN_RENAME != 0 {
@@ -225,9 +240,20 @@ impl Events {
                 (change, name) => {
                     halves.end(sink);
                     sink(HostEvent::Changed { directory, name, is_directory, change });
+                    let is_of_node = matches!(change, HostChange::Modified | HostChange::Attributes);
+                    let child = event.child.as_ref().filter(|_| is_of_node);
+                    if let Some(node) = child.and_then(|fid| self.changed_node(directory, fid, nodes)) {
+                        sink(HostEvent::NodeChanged { node, change });
+                    }
                 }
             }
         }
+    }
+
+    /// The node with this handle, which a name in `directory` led to.
+    fn changed_node(&self, directory: NodeId, fid: &Fid, nodes: &mut ChangedNodes) -> Option<NodeId> {
+        let watched = self.watched.lock();
+        nodes.find(fid, directory, watched.by_node.get(&directory)?.directory.as_fd())
     }
 
     /// The directory of an event. A mark may deliver its last events after it was removed.

@@ -365,12 +365,15 @@ impl Handle {
 pub(crate) mod fanotify {
     use super::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, Result, last};
 
-    /// Opens a queue of events with the directory's handle and the name in each. The number of marks is
-    /// unlimited for a privileged process. The queue is always limited, so that its overflow can be
+    /// Opens a queue of events with the directory's handle and the name in each, and with the handle of a
+    /// node whose data or attributes changed. The number of marks is unlimited for a privileged process. The queue is always limited, so that its overflow can be
     /// handled.
     pub(crate) fn queue() -> Result<OwnedFd> {
-        let base =
-            libc::FAN_CLASS_NOTIF | libc::FAN_REPORT_DFID_NAME | libc::FAN_NONBLOCK | libc::FAN_CLOEXEC;
+        let base = libc::FAN_CLASS_NOTIF
+            | libc::FAN_REPORT_DFID_NAME
+            | libc::FAN_REPORT_FID
+            | libc::FAN_NONBLOCK
+            | libc::FAN_CLOEXEC;
         let mut result = Err(super::Errno::PERM);
         for extra in [libc::FAN_UNLIMITED_MARKS, 0] {
             // SAFETY: takes two numbers and returns a new descriptor or -1.

@@ -10,9 +10,16 @@ mod here {
     use volume_posix::PosixVolume;
 
     /// All events that can be taken, in their order.
-    fn taken(volume: &PosixVolume) -> Vec<HostEvent> {
+    fn all_taken(volume: &PosixVolume) -> Vec<HostEvent> {
         let mut seen = Vec::new();
         volume.take_events(&mut |event| seen.push(event));
+        seen
+    }
+
+    /// The same without those of nodes, which an unprivileged process does not get.
+    fn taken(volume: &PosixVolume) -> Vec<HostEvent> {
+        let mut seen = all_taken(volume);
+        seen.retain(|event| !matches!(event, HostEvent::NodeChanged { .. }));
         seen
     }
 
@@ -86,6 +93,32 @@ mod here {
         assert_eq!(taken(&volume), [renamed((id, "older"), (d.id(), "moved"), false)]);
         others(&files(&temp_dir), "chmod 700 .");
         assert_eq!(taken(&volume), [changed(id, "", true, HostChange::Attributes)]);
+    }
+
+    #[test]
+    fn a_changed_file_is_told_when_its_name_leads_to_another_one() {
+        let (volume, temp_dir) = fresh();
+        if !tells(&volume) {
+            return;
+        }
+        if !rustix::process::geteuid().is_root() {
+            crate::common::skipped("opening a file by its handle needs root");
+            return;
+        }
+        let root = volume.root().unwrap();
+        volume.watch(&*root).unwrap();
+        let node = file(&volume, "f").id();
+        for (script, change) in [
+            ("ln f link; echo new > link; echo other > made; mv made link", HostChange::Modified),
+            ("ln f more; chmod 640 more; rm more", HostChange::Attributes),
+            ("chmod 600 f", HostChange::Attributes),
+        ] {
+            others(&files(&temp_dir), script);
+            let seen = all_taken(&volume);
+            assert!(seen.contains(&HostEvent::NodeChanged { node, change }), "{script}: {seen:?}");
+        }
+        others(&files(&temp_dir), "echo more > f; rm f");
+        assert!(!all_taken(&volume).is_empty(), "a file that is gone is told by its name alone");
     }
 
     #[test]
@@ -175,6 +208,6 @@ mod here {
 #[test]
 fn the_same_without_privileges() {
     if let Some(passed) = common::again_as_nobody("here::") {
-        assert_eq!(passed, 5);
+        assert_eq!(passed, 6);
     }
 }

@@ -33,6 +33,14 @@ pub enum HostEvent {
         /// The kind of change.
         change: HostChange,
     },
+    /// Data or attributes of a node changed, whatever its names are by now. A volume that can tell adds this to
+    /// [`HostEvent::Changed`], whose name may lead to another node before the event is read.
+    NodeChanged {
+        /// The node.
+        node: NodeId,
+        /// [`HostChange::Modified`] or [`HostChange::Attributes`].
+        change: HostChange,
+    },
     /// A name was moved between watched directories, or within one.
     Renamed {
         /// The old directory and the name there.

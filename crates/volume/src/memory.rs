@@ -162,7 +162,7 @@ impl MemoryVolume {
                 (false, true) => half(to, is_directory, HostChange::RenamedTo),
                 (false, false) => None,
             },
-            HostEvent::Overflow | HostEvent::Mounts => Some(event),
+            HostEvent::NodeChanged { .. } | HostEvent::Overflow | HostEvent::Mounts => Some(event),
         };
         if let Some(event) = heard {
             events.queue.push_back(event);

@@ -6,14 +6,17 @@ use wire::Cursor;
 
 use crate::sys::Handle;
 
-/// The size of the longest event: metadata, and twice a header, a file system, a handle and a name.
-pub(super) const LONGEST: usize = METADATA + 2 * (4 + 8 + 8 + 128 + 256 + 8);
+/// The size of the longest event: metadata, twice a header, a file system, a handle and a name, and once the
+/// same without a name.
+pub(super) const LONGEST: usize = METADATA + 2 * (RECORD + 256 + 8) + RECORD;
+/// A record without a name: header, file system, header of the handle, handle.
+const RECORD: usize = 4 + 8 + 8 + 128;
 /// Bytes of an event before its records.
 const METADATA: usize = 24;
 /// The version of the event layout.
 const VERSION: u8 = 3;
 
-/// The identity of a directory in an event.
+/// The identity of a directory or of another node in an event.
 // fanotify(7), struct fanotify_event_info_fid
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Fid {
@@ -31,6 +34,8 @@ pub(super) struct RawEvent {
     pub pid: i32,
     /// The directory and name of the event, unless it is a rename in one event.
     pub parent_and_name: Option<FidAndName>,
+    /// The node that the name led to when its data or attributes changed.
+    pub child: Option<Fid>,
     /// The old name of a rename, if its directory is watched.
     pub old: Option<FidAndName>,
     /// The new name of a rename, if its directory is watched.
@@ -51,10 +56,11 @@ impl RawEvent {
             return None;
         }
         let mut records = Cursor::new(bytes.get(metadata..len)?);
-        let mut event = RawEvent { len, mask, pid, parent_and_name: None, old: None, new: None };
+        let mut event = RawEvent { len, mask, pid, parent_and_name: None, child: None, old: None, new: None };
         while let Some((kind, record)) = next_record(&mut records) {
             match kind {
                 libc::FAN_EVENT_INFO_TYPE_DFID_NAME => event.parent_and_name = named(record),
+                libc::FAN_EVENT_INFO_TYPE_FID => event.child = named(record).map(|(fid, _)| fid),
                 libc::FAN_EVENT_INFO_TYPE_OLD_DFID_NAME => event.old = named(record),
                 libc::FAN_EVENT_INFO_TYPE_NEW_DFID_NAME => event.new = named(record),
                 _ => {}
@@ -134,6 +140,22 @@ mod tests {
         assert_eq!((seen.old, seen.new), (None, None));
     }
 
+    /// The data of a file `a` changed.
+    fn modified() -> Vec<u8> {
+        let records: [(u8, &[u8; 4]); 2] = [
+            (libc::FAN_EVENT_INFO_TYPE_DFID_NAME, b"a\0\0\0"),
+            (libc::FAN_EVENT_INFO_TYPE_FID, b"\0\0\0\0"),
+        ];
+        event(libc::FAN_MODIFY, &records)
+    }
+
+    #[test]
+    fn a_change_of_data_is_read_with_the_handle_of_the_file() {
+        let seen = RawEvent::parse(&modified()).unwrap();
+        assert_eq!(seen.parent_and_name.unwrap().1.unwrap().as_bytes(), b"a");
+        assert_eq!(&*seen.child.unwrap().handle.bytes, b"12345678");
+    }
+
     #[test]
     fn a_rename_is_read_with_both_names() {
         let seen = RawEvent::parse(&renamed()).unwrap();
@@ -144,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_cut_or_changed_event_is_survived() {
-        for bytes in [made(), renamed()] {
+        for bytes in [made(), renamed(), modified()] {
             for cut in 0..bytes.len() {
                 assert!(RawEvent::parse(&bytes[..cut]).is_none(), "cut at {cut}");
             }

@@ -42,11 +42,18 @@ impl Share {
         let heard: Vec<(HostEvent, Option<NodeId>)> = self.names().take_in(cause.now, || {
             let mut events = Vec::new();
             self.volume().take_events(&mut |event| events.push(event));
-            let believed = events.into_iter().map(|event| {
+            let mut applied: Vec<(HostEvent, Option<NodeId>)> = Vec::with_capacity(events.len());
+            for event in events {
+                // The event before it has led to the same node by its name.
+                if let HostEvent::NodeChanged { node, .. } = &event
+                    && applied.last().is_some_and(|(_, named)| *named == Some(*node))
+                {
+                    continue;
+                }
                 let node = self.apply_event(&event);
-                (event, node)
-            });
-            believed.collect()
+                applied.push((event, node));
+            }
+            applied
         });
         self.break_rights_on_removed_names(&heard, cause);
         for (event, node) in heard {
@@ -94,6 +101,10 @@ impl Share {
                 self.directories().get(*id)?.forget_names();
                 self.forget(*id);
                 Some(*id)
+            }
+            HostEvent::NodeChanged { node, .. } => {
+                self.forget(*node);
+                Some(*node)
             }
             HostEvent::Renamed { from: (from, name), to: (to, to_name), is_directory } => {
                 if let Some(from) = self.directories().get(*from) {
@@ -162,6 +173,11 @@ impl Share {
             }
             // The directory above shows no attributes of a directory itself.
             HostEvent::Changed { name: None, .. } => {}
+            HostEvent::NodeChanged { node, change } => {
+                if let Some(file) = self.open_files().get(node) {
+                    self.break_rights(&file, broken_by(change), cause);
+                }
+            }
             HostEvent::Renamed { from, to, is_directory } => {
                 self.notify_of_rename(from, to, is_directory, node, cause);
             }
@@ -181,14 +197,8 @@ impl Share {
         if is_directory && matches!(change, HostChange::Created | HostChange::RenamedTo) {
             self.wake_all(self.watches().hold_new(self.directories(), directory, name));
         }
-        let need = match change {
-            HostChange::Modified => Need::Change,
-            HostChange::RenamedTo => Need::Rename,
-            // As for a new descriptor.
-            _ => Need::CloseKept,
-        };
         if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
-            self.break_rights(&file, need, cause);
+            self.break_rights(&file, broken_by(change), cause);
         }
         let names = if is_directory { ChangeFilter::DIR_NAME } else { ChangeFilter::FILE_NAME };
         let (kind, what) = match change {
@@ -297,6 +307,16 @@ impl Share {
         }
         drop(state);
         self.settle(effects);
+    }
+}
+
+/// The rights that a change of a file breaks.
+fn broken_by(change: HostChange) -> Need {
+    match change {
+        HostChange::Modified => Need::Change,
+        HostChange::RenamedTo => Need::Rename,
+        // As for a new descriptor.
+        _ => Need::CloseKept,
     }
 }
 
