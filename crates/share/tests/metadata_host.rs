@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::*;
-use share::{Config, Info, Options, Refusal, Share};
+use share::{Caching, Config, Info, Options, Refusal, Share};
 use volume::Volume;
 use volume::security::Rights;
 use volume_posix::PosixVolume;
@@ -136,14 +136,20 @@ fn the_queue_may_overflow() {
 #[test]
 fn data_written_by_a_hard_link_that_is_replaced_at_once_breaks_the_right_to_read() {
     let Some(mut served) = WatchedHostShare::new() else { return };
+    let client = &served.client;
+    client.share.attach(client.key, client.ears.clone());
+    served.check("a start");
     served.others("echo old > f");
-    let kept = served.client.open("f").access(Rights::READ_DATA).keyed(2, R).open();
+    served.check("a new file");
+    let kept = served.client.open("f").access(Rights::READ_DATA).keyed(2, Caching::READ).result().unwrap();
+    assert_eq!(kept.granted.unwrap().state, Caching::READ);
+    served.check("a right to read");
     assert_eq!(served.client.breaks(), []);
     // Nobody reads the events before `link` leads to another file.
     served.others("ln f link; echo new > link; echo other > made; mv made link");
     served.check("a replaced link");
-    assert_eq!(served.client.breaks(), [(R, NONE, false)]);
-    served.client.close(&kept);
+    assert_eq!(served.client.breaks(), [(Caching::READ, Caching::empty(), false)]);
+    served.client.close(&kept.open);
 }
 
 #[test]

@@ -225,7 +225,10 @@ mod tests {
         writer.finish().unwrap().0
     }
 
-    fn read_all(bytes: &[u8]) -> Result<(Summary, Vec<(String, Vec<u8>)>), ArchiveError> {
+    /// The name and the content of each member.
+    type Members = Vec<(String, Vec<u8>)>;
+
+    fn read_all(bytes: &[u8]) -> Result<(Summary, Members), ArchiveError> {
         let mut members = Vec::new();
         let summary = read(bytes, &mut |member| {
             let mut content = Vec::new();

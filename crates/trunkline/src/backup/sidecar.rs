@@ -195,7 +195,8 @@ struct StreamReader {
 impl Read for StreamReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.taken == self.chunk.len() {
-            (self.chunk.clear(), self.taken = 0);
+            self.chunk.clear();
+            self.taken = 0;
             let Some(node) = &self.node else { return Ok(0) };
             let read = node.read(self.at, CHUNK, &mut self.chunk, Patience::Block);
             self.at += read.map_err(io::Error::other)? as u64;

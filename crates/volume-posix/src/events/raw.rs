@@ -142,10 +142,8 @@ mod tests {
 
     /// The data of a file `a` changed.
     fn modified() -> Vec<u8> {
-        let records: [(u8, &[u8; 4]); 2] = [
-            (libc::FAN_EVENT_INFO_TYPE_DFID_NAME, b"a\0\0\0"),
-            (libc::FAN_EVENT_INFO_TYPE_FID, b"\0\0\0\0"),
-        ];
+        let records: [(u8, &[u8; 4]); 2] =
+            [(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, b"a\0\0\0"), (libc::FAN_EVENT_INFO_TYPE_FID, b"\0\0\0\0")];
         event(libc::FAN_MODIFY, &records)
     }
 
