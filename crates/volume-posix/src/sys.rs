@@ -366,8 +366,8 @@ pub(crate) mod fanotify {
     use super::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, Result, last};
 
     /// Opens a queue of events with the directory's handle and the name in each, and with the handle of a
-    /// node whose data or attributes changed. The number of marks is unlimited for a privileged process. The queue is always limited, so that its overflow can be
-    /// handled.
+    /// node whose data or attributes changed. The number of marks is unlimited for a privileged process. The
+    /// queue is always limited, so that its overflow can be handled.
     pub(crate) fn queue() -> Result<OwnedFd> {
         let base = libc::FAN_CLASS_NOTIF
             | libc::FAN_REPORT_DFID_NAME

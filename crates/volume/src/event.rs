@@ -33,8 +33,8 @@ pub enum HostEvent {
         /// The kind of change.
         change: HostChange,
     },
-    /// Data or attributes of a node changed, whatever its names are by now. A volume that can tell adds this to
-    /// [`HostEvent::Changed`], whose name may lead to another node before the event is read.
+    /// Data or attributes of a node changed, whatever its names are by now. A volume that can tell adds this
+    /// to [`HostEvent::Changed`], whose name may lead to another node before the event is read.
     NodeChanged {
         /// The node.
         node: NodeId,

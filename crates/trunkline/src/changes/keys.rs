@@ -88,12 +88,12 @@ mod tests {
                     \"AES-128-GCM\"\n\
                     authentication = \"key\"\n\
                     metadata_caching = false\nsmb_listen = \"::1\"\nnfs_listen = \"::1\"\nnfs_port = 1\n\
-                    nfs_max_connections = 1\n\
+                    nfs_max_connections = 1\naudit = [\"open\"]\n\
                     [share.s]\npath = \"/s\"\naccount = \"a\"\nprovisioned_gib = 100\nprovisioned_iops = \
                     4000\n\
                     provisioned_mib_s = 200\nusers = { ann = \"read\" }\nprotocols = [\"nfs\"]\nnfs_listen = \
                     \"::1\"\n\
-                    nfs_port = 1\nnfs_max_connections = 1\nsmb_listen = \"::1\"\n";
+                    nfs_port = 1\nnfs_max_connections = 1\nsmb_listen = \"::1\"\nrecycle_max_file_mib = 1\n";
         let config = read::parse("t", text, Path::new("/")).unwrap();
         let account = show::account(&config, &config.accounts["a"]).values;
         let share = show::share(&config, &config.shares["s"]).values;

@@ -274,7 +274,8 @@ fn hint(after: &str, tables: &[VariableTable]) -> String {
         Some(name) => format!("; did you mean {PREFIX}{}?", name.to_uppercase()),
         None => format!(
             "; variables are {PREFIX}SERVER_KEY, {PREFIX}ADMIN_KEY, {PREFIX}AUDIT_KEY, \
-             {PREFIX}SHARE_NAME_KEY, {PREFIX}USER_NAME_KEY and {PREFIX}ACCOUNT_NAME_KEY, with the keys of docs/configuration.md"
+             {PREFIX}SHARE_NAME_KEY, {PREFIX}USER_NAME_KEY and {PREFIX}ACCOUNT_NAME_KEY, with the keys of \
+             docs/configuration.md"
         ),
     }
 }

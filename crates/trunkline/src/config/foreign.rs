@@ -19,7 +19,6 @@ pub const ELSEWHERE: &[(&[&str], &[&str])] = &[
     (&["password"], &["password_file"]),
     (&["port", "smb ports"], &["smb_port", "nfs_port"]),
     (&["privileged port", "secure"], &["nfs_secure_port"]),
-    (&["recycle"], &["recycle"]),
     (&["server multi channel support"], &["multichannel"]),
     (&["server signing"], &["signing"]),
     (&["server smb encrypt", "smb encrypt"], &["encryption"]),
@@ -66,7 +65,7 @@ pub const NOT_THERE: &[(&[&str], &str)] = &[
     (&["fruit", "catia", "vfs objects"], "there are no modules; the server supports macOS without one"),
     (&["full audit"], "`audit` of a share names the events, `[audit]` the file or syslog"),
     (&["guest ok", "guest only", "guest account", "map to guest", "public"], "guests are not admitted"),
-    (&["homes"], "there are no shares for each user"),
+    (&["homes"], "a share whose `path` ends with `/{user}` gives each user their own directory"),
     (
         &["hosts deny", "deny hosts"],
         "`nfs_clients` admits NFS clients; SMB clients are admitted only by their users",

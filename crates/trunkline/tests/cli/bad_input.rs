@@ -141,8 +141,10 @@ fn a_state_directory_of_another_version() {
     program.write("state/version", "trunkline state 99\n");
     let state = program.path().join("state").display().to_string();
     let wanted = format!(
-        "state directory {state}: it is of version `trunkline state 99`, this program knows `trunkline \
-         state 1`; give another one with --state-dir"
+        "state directory {state}: its version is 99, written by a newer trunkline; this is trunkline {}, \
+         which knows versions up to 1: install the newer program again, or run its `trunkline state \
+         downgrade` first, or restore a backup of version 1 with `trunkline restore --replace`",
+        env!("CARGO_PKG_VERSION")
     );
     for line in ["serve docs --listen 127.0.0.1 --smb-port 0", "user list", "user remove ann"] {
         refused(&program, line, &wanted);

@@ -34,7 +34,7 @@ const FIRST_UID: u64 = 10_000;
 
 /// One change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum StateChange {
     /// The user gets another user id.
     User(u64),
     /// The share gets another comment.
@@ -43,12 +43,12 @@ enum Step {
     File(u64),
 }
 
-fn step(number: u64) -> Step {
+fn step(number: u64) -> StateChange {
     let (round, at) = (number / ROUND, number % ROUND);
     match at {
-        0 => Step::User(round % USERS),
-        5 => Step::Share(round % SHARES),
-        _ => Step::File((round * (ROUND - 2) + at) % FILES),
+        0 => StateChange::User(round % USERS),
+        5 => StateChange::Share(round % SHARES),
+        _ => StateChange::File((round * (ROUND - 2) + at) % FILES),
     }
 }
 
@@ -64,9 +64,9 @@ struct State {
 impl State {
     fn apply(&mut self, number: u64) {
         match step(number) {
-            Step::User(user) => self.users[user as usize] = Some(number),
-            Step::Share(share) => self.shares[share as usize] = Some(number),
-            Step::File(file) => {
+            StateChange::User(user) => self.users[user as usize] = Some(number),
+            StateChange::Share(share) => self.shares[share as usize] = Some(number),
+            StateChange::File(file) => {
                 if !self.open.remove(&file) {
                     self.open.insert(file);
                 }
@@ -92,7 +92,7 @@ struct Changer {
 impl Changer {
     async fn make(&mut self, number: u64) {
         match step(number) {
-            Step::User(user) => {
+            StateChange::User(user) => {
                 let uid = u32::try_from(FIRST_UID + number).unwrap();
                 let name = format!("user-{user}");
                 let change = UserChange {
@@ -105,14 +105,14 @@ impl Changer {
                 };
                 self.ask(Request::ChangeUser(change)).await;
             }
-            Step::Share(share) => {
+            StateChange::Share(share) => {
                 let settings = [("comment".to_owned(), Value::from(format!("change {number}")))];
                 let what = ChangeAction::Set { settings: settings.into_iter().collect() };
                 let name = format!("share-{share}");
                 let change = Change { kind: Kind::Share, name, what, if_version: None };
                 self.ask(Request::Change(Box::new(change))).await;
             }
-            Step::File(file) => match self.files[file as usize].take() {
+            StateChange::File(file) => match self.files[file as usize].take() {
                 Some(open) => open.close().await.unwrap(),
                 None => {
                     let share = &self.shares[(file % SHARES) as usize];
@@ -174,6 +174,26 @@ fn longest_held_us(server: &LiveServer) -> u64 {
     held.max().expect("a backup")
 }
 
+/// Whether `found` is the state after one of the changes from `earliest` to `latest`.
+fn is_one_moment(found: &State, first: u64, earliest: u64, latest: u64) -> bool {
+    let mut state = State::after(first, earliest);
+    (earliest..=latest).any(|last| {
+        if last > earliest {
+            state.apply(last);
+        }
+        state == *found
+    })
+}
+
+/// Whether a restored state has the record of an NFS client.
+fn has_client_record(state: &Path) -> bool {
+    std::fs::read_dir(state).unwrap().any(|entry| {
+        let entry = entry.unwrap();
+        entry.file_name().to_string_lossy().starts_with("nfs-clients.")
+            && entry.metadata().unwrap().len() > 100
+    })
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_backup_under_load_is_equal_to_one_moment() {
     let (first, count) = wanted();
@@ -228,20 +248,9 @@ async fn a_backup_under_load_is_equal_to_one_moment() {
         server.says("restore b.tar --state-dir copy").await;
         let users = server.json("user list --state-dir copy").await;
         let found = restored(&copy, &users, &inodes);
-        let mut state = State::after(first, earliest);
-        let is_moment = (earliest..=latest).any(|last| {
-            if last > earliest {
-                state.apply(last);
-            }
-            state == found
-        });
+        let is_moment = is_one_moment(&found, first, earliest, latest);
         assert!(is_moment, "backup {number}: no moment from {earliest} to {latest} is {found:?}");
-        let has_client = std::fs::read_dir(&copy).unwrap().any(|entry| {
-            let entry = entry.unwrap();
-            entry.file_name().to_string_lossy().starts_with("nfs-clients.")
-                && entry.metadata().unwrap().len() > 100
-        });
-        assert!(has_client, "backup {number}");
+        assert!(has_client_record(&copy), "backup {number}");
         std::fs::remove_dir_all(&copy).unwrap();
     }
     ends.store(true, Ordering::SeqCst);

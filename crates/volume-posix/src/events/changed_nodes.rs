@@ -27,8 +27,8 @@ pub(super) struct ChangedNodes {
 }
 
 impl ChangedNodes {
-    /// The node with this handle on the file system of `directory`, which is open as `mount`. None if the node
-    /// is gone, or if this process may not look it up.
+    /// The node with this handle on the file system of `directory`, which is open as `mount`. None if the
+    /// node is gone, or if this process may not look it up.
     pub(super) fn find(&mut self, fid: &Fid, directory: NodeId, mount: BorrowedFd<'_>) -> Option<NodeId> {
         if let Some(node) = self.by_fid.get(fid).filter(|node| node.device == directory.device) {
             return Some(*node);
