@@ -394,9 +394,13 @@ class Names:
 
     @staticmethod
     def _content(path: str | Path) -> str:
-        with open(path, "rb") as file:
+        # Unbuffered: a buffered file turns EAGAIN into None.
+        with open(path, "rb", buffering=0) as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            return file.read().decode(errors="replace")
+            content = file.readall()
+        if content is None:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), str(path))
+        return content.decode(errors="replace")
 
 
 def names(worker: Worker) -> dict[str, Any]:
