@@ -5,22 +5,30 @@
 //! anywhere. The caller writes all that was noted ([`crate::Share::try_write_noted`]), and then reads the
 //! journals.
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::ranked::{Rank, RwLock};
 
 /// The freeze of the records of all shares that were given it.
 ///
 /// A note takes it for reading, under any other lock, and takes only the leaf of the notes below it. The
 /// freeze takes the locks of writers. No writer takes the freeze, so that there is no circle of waits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RecordFreeze(RwLock<()>);
+
+impl Default for RecordFreeze {
+    fn default() -> RecordFreeze {
+        RecordFreeze(RwLock::new(Rank::RecordFreeze, ()))
+    }
+}
 
 impl RecordFreeze {
     /// Waits for the changes that are being noted, and lets no other begin while the result lives.
-    pub fn begin(&self) -> RwLockWriteGuard<'_, ()> {
+    #[must_use]
+    pub fn begin(&self) -> impl Sized + '_ {
         self.0.write()
     }
 
-    pub(crate) fn note(&self) -> RwLockReadGuard<'_, ()> {
+    #[must_use]
+    pub(crate) fn note(&self) -> impl Sized + '_ {
         self.0.read()
     }
 }

@@ -47,6 +47,9 @@ pub(crate) enum Rank {
     DescriptorHolders,
     /// `Open::charge`: its part of the memory for clients.
     OpenCharge,
+    /// `RecordFreeze`: records are noted, or a backup lets none be noted. A backup only tries the locks of
+    /// writers then.
+    RecordFreeze,
 
     /// `HardLinkedName::parent_and_name`: the parent and name. It is the first of the leaves, under which no
     /// other lock is taken.

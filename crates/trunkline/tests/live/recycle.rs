@@ -75,8 +75,8 @@ async fn a_user_gets_back_over_either_protocol_what_was_removed_over_the_other()
 
     server.says("share set files recycle=false").await;
     remove(&bert, "b.txt").await;
-    let left: Vec<_> = std::fs::read_dir(files.join(".recycle/bert")).unwrap().collect();
-    assert_eq!(left.len(), 1, "only `reports` is left: {left:?}");
+    assert!(!files.join("b.txt").exists());
+    assert!(!files.join(".recycle/bert/b.txt").exists(), "a removal is final when `recycle` is off");
 }
 
 #[tokio::test]
