@@ -74,9 +74,12 @@ fn refused(error: &clap::Error) -> ExitCode {
         true => error.print(),
         false => std::io::stderr().write_all(masked.as_bytes()),
     };
-    let is_copy = std::env::args_os().nth(1).is_some_and(|command| command == "copy");
+    let is = |name: &str| std::env::args_os().nth(1).is_some_and(|command| command == name);
+    let (is_copy, is_health) = (is("copy"), is("health"));
     match error.exit_code() {
         2 if is_copy => ExitCode::from(copy::FATAL),
+        // Supervisors reserve 2.
+        2 if is_health => ExitCode::FAILURE,
         status => u8::try_from(status).map_or(ExitCode::FAILURE, ExitCode::from),
     }
 }

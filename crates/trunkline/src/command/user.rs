@@ -26,6 +26,7 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
             change_user(&location, change)?;
             password::warn_of_weakness(&name, &password);
             println!("user {name} added");
+            warn_of_root(&location, &name)?;
         }
         UserCommand::Passwd { name, password: from, location } => {
             let password = password::obtain(&name, from.password_file.as_deref())?;

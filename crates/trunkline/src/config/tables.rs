@@ -138,7 +138,7 @@ settings! {
         /// that send one request at a time, where measurements show a benefit. 0 turns polling off.
         busy_poll_us: u64 { Number(0, 1_000), start, or 50 }
         /// Time that the received requests have to finish when the server stops. Docker kills a container
-        /// 10 s after it has told it to stop.
+        /// 10 s after it has told it to stop, and systemd a service after `TimeoutStopSec=`, 30 s.
         drain_s: u64 { Number(1, 600), start, or 8 }
         /// Format of the log: text lines, or a JSON object for each line.
         log_format: LogFormat { OneOf, start, or LogFormat::Text }

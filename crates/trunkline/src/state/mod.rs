@@ -116,7 +116,7 @@ pub enum StateError {
         why: migration::MigrationError,
     },
     /// Another server holds it.
-    #[error("state directory {0}: another server is running on it; give this one its own with --state-dir")]
+    #[error("state directory {0}: a server is running on it; stop it, or give another one with --state-dir")]
     Locked(String),
     /// Its content cannot be read.
     #[error("state directory {dir}: {why}")]
