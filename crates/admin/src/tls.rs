@@ -18,8 +18,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::pem::{Error as PemError, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use tokio_rustls::rustls::{Error, InconsistentKeys, RootCertStore, ServerConfig};
 use tokio_rustls::server::TlsStream;
 
@@ -178,6 +178,9 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, Unusable> {
         error => of_key(error.to_string()),
     })?;
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // The client's certificate is not checked again when a session is resumed, and may have expired.
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 

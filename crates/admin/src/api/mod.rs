@@ -97,17 +97,22 @@ impl Service for Page {
             *response.status_mut() = status;
             return response;
         }
-        let caller = match caller {
-            Ok(caller) => caller,
-            Err(refused) => return ApiResponse::not_let_in(&refused).response(),
+        if let Err(refused) = caller {
+            return ApiResponse::not_let_in(&refused).response();
+        }
+        // Until its body is here a caller counts as a stranger and holds no place.
+        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
+            let why = "the body is longer than 64 KiB";
+            return ApiResponse::error(StatusCode::PAYLOAD_TOO_LARGE, why).response();
         };
         peer.introduced();
         let Ok(_place) = self.places.acquire().await else {
             return ApiResponse::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
         };
-        let Ok(body) = Limited::new(body, MAX_BODY).collect().await else {
-            let why = "the body is longer than 64 KiB";
-            return ApiResponse::error(StatusCode::PAYLOAD_TOO_LARGE, why).response();
+        // Body and place took time. A token that was revoked or has expired since does nothing more.
+        let caller = match self.door.caller(&head, peer.certificate.as_ref(), &*self.server) {
+            Ok(caller) => caller,
+            Err(refused) => return ApiResponse::not_let_in(&refused).response(),
         };
         let asked = ApiRequest { head, path, body: body.to_bytes(), caller };
         let server = Arc::clone(&self.server);

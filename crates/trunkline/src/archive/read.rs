@@ -201,6 +201,22 @@ impl<R: Read> Read for Hashing<'_, R> {
     }
 }
 
+/// The largest member that is read into memory.
+const MAX_IN_MEMORY: u64 = 512 << 20;
+
+/// All bytes of a member.
+///
+/// # Errors
+/// The host's, and that the member is too large. A damaged archive may claim any size.
+pub fn whole(data: &mut dyn Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    data.take(MAX_IN_MEMORY + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_IN_MEMORY {
+        return Err(io::Error::other(format!("a part of the archive is larger than {MAX_IN_MEMORY} bytes")));
+    }
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::write::ArchiveWriter;

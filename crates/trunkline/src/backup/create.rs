@@ -10,7 +10,7 @@ use admin::{ArchiveOutput, ClientError, ControlClient};
 
 use super::sidecar;
 use super::{BackupError, LeftOut, check_owner};
-use crate::archive::read::{Member, read};
+use crate::archive::read::{Member, read, whole};
 use crate::archive::write::ArchiveWriter;
 use crate::archive::{ArchiveError, FORMAT, Manifest, STATE, Summary};
 use crate::calendar;
@@ -83,11 +83,16 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
         let path = path.to_owned();
         move |error| BackupError::Host(path, error)
     };
+    if fs::metadata(to).is_ok_and(|there| !there.is_file()) {
+        return Err(host(to)(io::Error::other("it is no regular file; give `-` for a pipe")));
+    }
     let mut partial = to.to_owned().into_os_string();
-    partial.push(".partial");
+    partial.push(format!(".{}.partial", std::process::id()));
     let partial = PathBuf::from(partial);
+    // One of an earlier process with this number. Nobody else's file or link is written to.
+    let _ = fs::remove_file(&partial);
     let mut options = File::options();
-    options.write(true).create(true).truncate(true).mode(0o600);
+    options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(&partial).map_err(host(&partial))?;
     let written = write(dir, &mut file, to, with_sidecar).and_then(|created| {
         file.sync_all().and_then(|()| fs::rename(&partial, to)).map_err(host(to))?;
@@ -151,7 +156,7 @@ impl NewBackup<'_> {
             }
             let Some(writer) = &mut writer else { return Ok(()) };
             if member.name == "state/state.redb" {
-                member.data.read_to_end(&mut database)?;
+                database = whole(member.data)?;
                 return writer.small(member.name, &database);
             }
             writer.member(member.name, member.size, member.data).map(drop)
@@ -184,9 +189,7 @@ pub fn verify(path: &Path) -> Result<Summary, BackupError> {
     let mut database = None;
     let summary = read(io::BufReader::with_capacity(1 << 16, file), &mut |member| {
         if member.name == "state/state.redb" {
-            let mut bytes = Vec::new();
-            member.data.read_to_end(&mut bytes)?;
-            database = Some(bytes);
+            database = Some(whole(member.data)?);
         }
         Ok(())
     });

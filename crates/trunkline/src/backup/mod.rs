@@ -138,6 +138,9 @@ pub fn shown(summary: &Summary) -> String {
     format!(
         "state version {} of server {} at {}, by {}: {state_files} files of the state, {sidecar_files} files \
          with sidecar data, {bytes} bytes; sha256 of its checksums {sha256}",
-        manifest.state_version, manifest.server_guid, manifest.time, manifest.program
+        manifest.state_version,
+        manifest.server_guid.escape_debug(),
+        manifest.time.escape_debug(),
+        manifest.program.escape_debug()
     )
 }

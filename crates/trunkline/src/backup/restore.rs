@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::sidecar::Attaching;
 use super::{BackupError, LeftOut, check_owner, create};
-use crate::archive::read::{Member, read};
+use crate::archive::read::{Member, read, whole};
 use crate::archive::{ArchiveError, Manifest, SIDECAR, STATE, Summary};
 use crate::calendar;
 use crate::state::disk::Disk;
@@ -271,8 +271,7 @@ impl Archive<'_> {
 
 /// A database with the numbers that the server has given since.
 fn with_numbers_of(later: &StoreImage, data: &mut dyn Read) -> Result<(Vec<u8>, usize), ArchiveError> {
-    let mut bytes = Vec::new();
-    data.read_to_end(&mut bytes)?;
+    let bytes = whole(data)?;
     let wrong = |error: crate::state::store::StoreError| ArchiveError::Damaged(error.to_string());
     let mut records = StoreImage::read(bytes.clone()).map_err(wrong)?;
     match records.keep_numbers_of(later) {

@@ -24,7 +24,7 @@ use volume::{Failure, Name, Node, NodeKind, Note, OpenHow, Patience, Volume};
 use volume_posix::PosixVolume;
 
 use super::{BackupError, LeftOut};
-use crate::archive::read::Member;
+use crate::archive::read::{Member, whole};
 use crate::archive::write::ArchiveWriter;
 use crate::archive::{ArchiveError, SIDECAR};
 
@@ -235,10 +235,11 @@ impl Attaching {
     pub fn member(&mut self, member: &mut Member<'_>) -> Result<(), ArchiveError> {
         let damaged = || ArchiveError::Damaged(format!("{:?}", member.name));
         if member.name.ends_with("/file.json") {
-            let mut text = Vec::new();
-            member.data.read_to_end(&mut text)?;
-            let file: SidecarFile = serde_json::from_slice(&text).map_err(|_| damaged())?;
+            let text = whole(member.data)?;
+            let mut file: SidecarFile = serde_json::from_slice(&text).map_err(|_| damaged())?;
             self.current = None;
+            // It goes to a terminal, and the archive may be anybody's.
+            file.shown = file.shown.escape_debug().to_string();
             let shown = file.shown.clone();
             match self.begin(file) {
                 Ok(()) => self.files += 1,

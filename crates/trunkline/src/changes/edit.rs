@@ -9,6 +9,7 @@ use toml::Table;
 
 use super::history::History;
 use super::object;
+use crate::config::environment::Environment;
 use crate::config::nearest::nearest;
 use crate::config::section::{REMOVED, WHOLE};
 use crate::config::{Config, Origin, Sources, values};
@@ -65,6 +66,7 @@ impl Changes {
 pub fn edit(
     config: &Config,
     sources: &Sources,
+    environment: &Environment,
     history: &History,
     change: &Change,
 ) -> Result<String, Refusal> {
@@ -100,7 +102,7 @@ pub fn edit(
             check_changeable(config, &there)?;
             check_empty(config, &there)?;
             changes.take(kind, name);
-            if stands_in_file(sources, kind, name) {
+            if stands_below(sources, environment, kind, name) {
                 let table = Table::from_iter([(REMOVED.to_owned(), toml::Value::Boolean(true))]);
                 changes.of(kind).insert(there.name, table);
             }
@@ -178,11 +180,15 @@ fn check_empty(config: &Config, there: &Object) -> Result<(), Refusal> {
     Err(Refusal::new(RefusalKind::Conflict, text))
 }
 
-/// Whether the configuration file has a table of that name.
-fn stands_in_file(sources: &Sources, kind: Kind, name: &str) -> bool {
-    let file: Table = sources.file.as_deref().and_then(|text| text.parse().ok()).unwrap_or_default();
-    let tables = file.get(&kind.to_string()).and_then(toml::Value::as_table);
-    tables.is_some_and(|tables| tables.keys().any(|key| key.to_lowercase() == name.to_lowercase()))
+/// Whether the configuration file or a variable has a table of that name.
+fn stands_below(sources: &Sources, environment: &Environment, kind: Kind, name: &str) -> bool {
+    let variables = environment.settings().map(|found| found.text).unwrap_or_default();
+    let texts = [sources.file.as_deref().unwrap_or_default(), &variables];
+    texts.iter().any(|text| {
+        let table: Table = text.parse().unwrap_or_default();
+        let tables = table.get(&kind.to_string()).and_then(toml::Value::as_table);
+        tables.is_some_and(|tables| tables.keys().any(|key| key.to_lowercase() == name.to_lowercase()))
+    })
 }
 
 fn lay_over(table: &mut Table, settings: &Map<String, Value>) -> Result<(), Refusal> {
@@ -266,7 +272,7 @@ mod tests {
         ) -> Result<(), Refusal> {
             let if_version = version.map(str::to_owned);
             let change = Change { kind, name: name.to_owned(), what, if_version };
-            let text = edit(&self.config(), &self.sources, &self.history, &change)?;
+            let text = edit(&self.config(), &self.sources, &Environment::default(), &self.history, &change)?;
             self.sources.changes = Some(text);
             Ok(())
         }

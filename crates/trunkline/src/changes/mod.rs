@@ -58,7 +58,7 @@ impl Edited {
                 format!("{} was edited and is not in force; `trunkline reload` reads it", file.display());
             return Err(Refusal::new(RefusalKind::Conflict, text));
         }
-        let text = edit(config, sources, history, change)?;
+        let text = edit(config, sources, &overrides.environment, history, change)?;
         let sources = Sources { changes: Some(text), ..sources.clone() };
         let location = format!("{}:", file.display());
         let bad = |why: String| Refusal::new(RefusalKind::Bad, without_location(&location, &why));

@@ -54,12 +54,13 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
     if let Some(replaced) = replaced {
         println!("the state that was there is now in {}", dir.join(replaced).display());
     }
-    let sidecar = match summary.sidecar_files {
-        0 => String::new(),
-        all => format!("; sidecar data of {sidecar_files} of {all} files"),
-    };
-    let what = if args.sidecar_only { "restored from" } else { "restored, as of" };
-    println!("{} {what} {}{sidecar}", dir.display(), summary.manifest.time);
+    let sidecar = format!("sidecar data of {sidecar_files} of {} files", summary.sidecar_files);
+    let time = summary.manifest.time.escape_debug();
+    if args.sidecar_only {
+        println!("{}: {sidecar} attached, from the backup of {time}", dir.display());
+    } else {
+        println!("{} restored, as of {time}; {sidecar}", dir.display());
+    }
     Ok(())
 }
 

@@ -3,8 +3,9 @@
 use admin::{IdChange, Request, Response, UserChange, UserEntry};
 
 use super::control;
-use crate::cli::{LocationArgs, UserCommand};
+use crate::cli::{HostUser, LocationArgs, UserCommand};
 use crate::config::{Config, values};
+use crate::host::UserDatabase;
 use crate::state::StateDir;
 use crate::{password, principals};
 
@@ -26,7 +27,7 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
             change_user(&location, change)?;
             password::warn_of_weakness(&name, &password);
             println!("user {name} added");
-            warn_of_root(&location, &name)?;
+            warn_of_root(&name, &host);
         }
         UserCommand::Passwd { name, password: from, location } => {
             let password = password::obtain(&name, from.password_file.as_deref())?;
@@ -51,6 +52,17 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
         UserCommand::List { json, location } => list(&location, json)?,
     }
     Ok(())
+}
+
+/// Tells the administrator that a new user acts as root, which is so without a host user of that name.
+fn warn_of_root(name: &str, host: &HostUser) {
+    let is_root = rustix::process::geteuid().is_root() && !host.admin;
+    if is_root && UserDatabase::read().ids(name, host.uid, host.gid).uid == 0 {
+        eprintln!(
+            "trunkline: warning: {name} acts as root on this host, as /etc/passwd has no other id for that name; \
+             remove the user and add it with --uid"
+        );
+    }
 }
 
 fn change_user(location: &LocationArgs, change: UserChange) -> anyhow::Result<()> {

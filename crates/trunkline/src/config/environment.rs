@@ -245,10 +245,13 @@ impl EnvironmentSettings {
 /// other container by such variables.
 fn is_link(after: &str, value: &str) -> bool {
     let ends = ["SERVICE_HOST", "SERVICE_PORT"].iter().any(|end| after.ends_with(end));
-    let is_address = ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
     let mut parts = after.split('_').skip_while(|part| *part != "PORT").skip(1);
     let is_numbered = parts.next().is_some_and(|port| port.parse::<u16>().is_ok())
         && parts.next().is_some_and(|protocol| ["TCP", "UDP", "SCTP"].contains(&protocol));
+    // Only these have addresses. A setting may have one too, such as the target of the audit.
+    let is_port = after == "PORT" || after.ends_with("_PORT");
+    let is_address =
+        is_port && ["tcp://", "udp://", "sctp://"].iter().any(|scheme| value.starts_with(scheme));
     let is_linked = ["ENV_", "NAME"].iter().any(|begin| after.starts_with(begin));
     ends || after.contains("SERVICE_PORT_") || is_address || is_numbered || is_linked
 }

@@ -47,7 +47,7 @@ async fn a_server_that_burnt_down_is_restored_from_its_files_and_a_backup() {
     assert!(server.says("backup --verify b.tar").await.contains("complete"));
     // No restore over a running server, with or without --replace.
     for line in ["restore b.tar", "restore --replace b.tar", "restore --sidecar-only b.tar"] {
-        server.refuses(line, "another server is running on it").await;
+        server.refuses(line, "a server is running on it").await;
     }
     let log = std::fs::read_to_string(dir.join("log")).unwrap();
     assert!(log.contains("held_us="), "{log}");

@@ -185,7 +185,9 @@ fn write(event: &AuditEvent<'_>, now_ns: i64, out: &mut Vec<u8>) {
         }
     }
     if let Some(file) = event.file {
-        line.pair("file", file.device, file.inode);
+        // As stat(1) prints them. An id has the major number in its upper half.
+        let device = rustix::fs::makedev((file.device >> 32) as u32, file.device as u32);
+        line.pair("file", device, file.inode);
     }
     if let Some(open) = event.open {
         line.number("open", open);
