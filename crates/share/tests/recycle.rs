@@ -365,6 +365,34 @@ fn a_full_share_takes_the_room_of_the_oldest_removed_files() {
 }
 
 #[test]
+fn a_directory_that_was_taken_back_keeps_its_files_and_later_removals_make_room() {
+    let config = keeping(rules());
+    let world = TestShare::over(config, |memory| Arc::new(MeteredVolume::new(Arc::new(memory), None, None)));
+    let client = world.client(1);
+    let text = "x".repeat(40_000);
+    client.make_directory("d");
+    client.make_with("other", "text");
+    for at in ["d/a", "d/b"] {
+        client.make_with(at, &text);
+        client.remove(at);
+    }
+    // Now the search knows both, with their directory.
+    world.share.purge_recycled(later(0), 1000);
+    let directory =
+        client.open(".recycle/uid-1001/d").access(Rights::DELETE).options(Options::DIRECTORY).open();
+    done(client.rename(&directory, "back", false)).unwrap();
+    client.close(&directory);
+    world.share.set_quota(Some(world.share.usage().unwrap().bytes)).unwrap();
+    let open = client.open("other").open();
+    assert_eq!(client.write(&open, 0, &text), Err(Refusal::NoSpace));
+    assert_eq!((client.names_in("back"), summary(&world).purged), (vec!["a".to_owned(), "b".to_owned()], 0));
+    // A file that is removed after the search makes room at once.
+    client.remove("back/a");
+    client.write(&open, 0, &text).unwrap();
+    assert_eq!((client.names_in("back"), summary(&world).purged), (vec!["b".to_owned()], 1));
+}
+
+#[test]
 fn two_clients_that_make_and_remove_one_name_lose_no_file() {
     let world = TestShare::with(keeping(rules()));
     let rounds = 5000;

@@ -59,8 +59,8 @@ fn warn_of_root(name: &str, host: &HostUser) {
     let is_root = rustix::process::geteuid().is_root() && !host.admin;
     if is_root && UserDatabase::read().ids(name, host.uid, host.gid).uid == 0 {
         eprintln!(
-            "trunkline: warning: {name} acts as root on this host, as /etc/passwd has no other id for that name; \
-             remove the user and add it with --uid"
+            "trunkline: warning: {name} acts as root on this host, as /etc/passwd has no other id for that \
+             name; remove the user and add it with --uid"
         );
     }
 }

@@ -176,6 +176,8 @@ pub(crate) struct RecycleBin {
     told: AtomicU8,
     /// More is kept than the rules allow, as far as is known.
     is_over: AtomicBool,
+    /// Whether a file was kept since the last search for room.
+    has_new: AtomicBool,
     search: Mutex<SearchState>,
 }
 
@@ -189,6 +191,7 @@ impl Default for RecycleBin {
             removed: Default::default(),
             told: AtomicU8::new(0),
             is_over: AtomicBool::new(false),
+            has_new: AtomicBool::new(false),
             search: Mutex::of_default(Rank::RecycleSearch),
         }
     }
@@ -209,6 +212,7 @@ impl RecycleBin {
     /// A file was moved into the folder.
     pub fn count_kept(&self, bytes: u64, most: u64) {
         self.kept.fetch_add(1, Relaxed);
+        self.has_new.store(true, Relaxed);
         self.files.fetch_add(1, Relaxed);
         if self.bytes.fetch_add(bytes, Relaxed).saturating_add(bytes) > most {
             self.is_over.store(true, Relaxed);
@@ -240,6 +244,13 @@ impl RecycleBin {
         state.ended_ns = None;
         drop(state);
         drop(old);
+    }
+
+    /// Space has run out: files that were removed since the last search count too.
+    pub fn need_room(&self) {
+        if self.has_new.swap(false, Relaxed) {
+            self.is_over.store(true, Relaxed);
+        }
     }
 
     /// The search to go on with, or an empty one if one is due; none if there is nothing to do now, or

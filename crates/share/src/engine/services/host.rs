@@ -169,6 +169,8 @@ impl Share {
             HostEvent::Changed { directory, name: Some(name), is_directory, change } => {
                 if let Some(directory) = self.directories().get(directory) {
                     self.notify_of_change(&directory, &name, change, is_directory, node, cause);
+                } else if let Some(file) = node.and_then(|node| self.open_files().get(node)) {
+                    self.break_rights(&file, broken_by(change), cause);
                 }
             }
             // The directory above shows no attributes of a directory itself.

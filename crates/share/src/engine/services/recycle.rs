@@ -176,7 +176,9 @@ impl Share {
         {
             return Err(Failure::Exists);
         }
-        parent.node.rename(name, folder.node.as_ref(), to_name, false, identity.actor.as_ref())
+        // The user needs the right to remove the file. The folder is the server's matter.
+        parent.node.check_removal(name, identity.actor.as_ref())?;
+        parent.node.rename(name, folder.node.as_ref(), to_name, false, None)
     }
 
     /// Tells the operator once for each reason that removals are final although files are kept.

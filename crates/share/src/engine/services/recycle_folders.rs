@@ -23,6 +23,8 @@ use crate::{Attributes, ChangeFilter, ChangeKind, Identity, Refusal};
 pub(super) const MAX_VERSIONS: u32 = 100;
 /// Permission bits of the recycle folder: users of the host pass through and do not list it.
 const SHARED: u32 = 0o711;
+/// The name of a folder that is not complete yet. No client may make, move or remove it.
+const IN_THE_MAKING: &[u8] = b".recycle-new-folder";
 /// Permission bits of the folder of a user, and of those in it.
 const PRIVATE: u32 = 0o700;
 
@@ -88,12 +90,7 @@ impl NewFolder {
         let mut descriptor = descriptor(identity.sid, Some(own));
         // Whatever the list of a file says, others do not come to it through the folder.
         descriptor.guard_path();
-        NewFolder {
-            mode: PRIVATE,
-            owner: identity.actor.as_ref().map(|actor| (actor.uid, actor.gid)),
-            descriptor,
-            attributes: None,
-        }
+        NewFolder { mode: PRIVATE, owner: Some((identity.uid, identity.gid)), descriptor, attributes: None }
     }
 }
 
@@ -112,7 +109,8 @@ impl Share {
     pub(crate) fn is_recycle_name(&self, parent: &Arc<Directory>, name: &Name) -> bool {
         let settings = self.settings();
         let Some(rules) = &settings.recycle else { return false };
-        let is_folder = parent.id == self.root().id && same_folded(name.as_bytes(), rules.folder.as_bytes());
+        let is_folder = parent.id == self.root().id
+            && [rules.folder.as_bytes(), IN_THE_MAKING].iter().any(|own| same_folded(name.as_bytes(), own));
         is_folder || self.is_recycle_folder_by(rules, parent)
     }
 
@@ -262,7 +260,7 @@ impl Share {
         new: &NewFolder,
         told: &mut Vec<NameReport>,
     ) -> Result<(), NoFolder> {
-        let first = Name::new(b".recycle-new-folder").map_err(|_| NoFolder::Foreign)?;
+        let first = Name::new(IN_THE_MAKING).map_err(|_| NoFolder::Foreign)?;
         let changing = parent.change(&[name, &first]);
         let made = self.make_folder_as(parent, &first, new).and_then(|()| {
             match parent.node.rename(&first, parent.node.as_ref(), name, false, None) {
@@ -297,7 +295,11 @@ impl Share {
             made => made?,
         };
         if let Some((uid, gid)) = new.owner {
-            node.set_owner(Some(uid), Some(gid))?;
+            match node.set_owner(Some(uid), Some(gid)) {
+                // A server without root owns all files itself.
+                Ok(()) | Err(Failure::Denied) => {}
+                Err(why) => return Err(why.into()),
+            }
         }
         let bytes = new.descriptor.encode().map_err(|_| Refusal::Invalid)?;
         self.put_descriptor(node.as_ref(), Some(&bytes))?;

@@ -131,7 +131,8 @@ fn identity(found: &Metadata) -> (u64, u64) {
 
 /// Opens the file, or creates one that only its owner can read. A last line without an end gets one.
 fn open(path: &Path) -> std::io::Result<OpenLog> {
-    // A link may lead anywhere, and whoever may write to the directory can put one there. Those of /dev are the host's.
+    // A link may lead anywhere, and whoever may write to the directory can put one there. Those of /dev are
+    // the host's.
     let is_device = path.starts_with("/dev");
     let flags = if is_device { 0 } else { rustix::fs::OFlags::NOFOLLOW.bits().cast_signed() };
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).custom_flags(flags).open(path)?;

@@ -46,6 +46,13 @@ pub(super) fn run(
         while batch.done < batch.bytes.len() {
             match target.write(&batch.bytes[batch.done..]) {
                 Ok(taken) => batch.done += taken,
+                // A line that is too long for a datagram never gets shorter.
+                Err(why) if why.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
+                    let rest = &batch.bytes[batch.done..];
+                    batch.done += rest.iter().position(|byte| *byte == b'\n').map_or(rest.len(), |at| at + 1);
+                    batch.lines = batch.lines.saturating_sub(1);
+                    stream.numbers.lost.fetch_add(1, Ordering::Relaxed);
+                }
                 Err(why) => {
                     note_failure(stream, target.as_ref(), &why);
                     let Some(next) = pause(stream) else {
