@@ -42,8 +42,9 @@ SLOTS = 6
 MODES = (0o644, 0o664, 0o755, 0o444)
 # Changes between two checks, and the interval of lost events.
 CHANGES, LOSS_EVERY = (1, 2, 5, 20), 8
-# Names that are created and removed to lose events. The host's queue holds 16,384 by default.
-LOST = 10_000
+# Names that are created and removed to lose events. The queue of the host holds 16,384 by default, and the host joins the
+# creation and the removal of one name.
+LOST = 20_000
 # The server's line about lost events.
 LOST_LINE = "changes on the host were lost"
 

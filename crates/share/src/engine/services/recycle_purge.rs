@@ -31,7 +31,7 @@ const MOST_DEEP: usize = 2048;
 /// The room that is made for a request, in bytes.
 const ROOM: u64 = 64 << 20;
 
-/// What a search goes by.
+/// The rules of one search.
 #[derive(Clone, Copy)]
 struct SearchRules<'a> {
     rules: &'a RecycleRules,
