@@ -14,7 +14,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 use crate::Controlled;
-use crate::objects::Refusal;
+use crate::objects::{ChangeAction, Kind, Refusal};
 use crate::protocol::{MAX_REQUEST, Request, Response};
 use crate::socket;
 
@@ -195,10 +195,16 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
             Err(why) => Response::Refused(why),
         },
         Request::Objects { kind } => Response::Objects(server.objects(kind)),
-        Request::Change(change) => match server.change(*change) {
-            Ok(changed) => Response::Changed(Box::new(changed)),
-            Err(refusal) => Response::Refused(refusal.text),
-        },
+        Request::Change(change) => {
+            let is_new = change.kind == Kind::Share && matches!(change.what, ChangeAction::Create { .. });
+            match server.change(*change) {
+                Ok(mut changed) => {
+                    changed.notes.extend(is_new.then(|| server.first_user()).flatten());
+                    Response::Changed(Box::new(changed))
+                }
+                Err(refusal) => Response::Refused(refusal.text),
+            }
+        }
         // They are answered before.
         Request::Backup => Response::Refused("a backup needs its own connection".to_owned()),
         Request::Reload => done(server.reload()),
@@ -209,7 +215,7 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::objects::{Change, ChangeAction, Kind};
+    use crate::objects::Change;
     use crate::testing::Fake;
     use crate::{ClientError, ControlClient, IdChange, KeyName, UserChange};
     use std::io::Read;

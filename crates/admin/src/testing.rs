@@ -76,6 +76,10 @@ impl Controlled for Fake {
             .push(format!("user {name} {add} {has_password} {uid:?} {gid:?} {admin:?}"));
         Ok(())
     }
+    fn first_user(&self) -> Option<String> {
+        None
+    }
+
     fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {
         if close_id != "smb-1-2" {
             return Err(Refusal::new(RefusalKind::NotFound, "it is not open any more"));

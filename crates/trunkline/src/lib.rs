@@ -1,6 +1,6 @@
 //! The parts of the program that others read. The fuzz targets need what parses untrusted text: the
 //! [`config`]uration and the requests of WS-Discovery. `examples/manual` turns the command line ([`cli`]) and
-//! the table of settings ([`reference`]) into man pages and completions.
+//! the table of settings ([`mod@reference`]) into man pages and completions.
 
 #[allow(dead_code, reason = "the program uses the rest")]
 pub mod cli;

@@ -93,7 +93,7 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
     let _ = fs::remove_file(&partial);
     let mut options = File::options();
     options.write(true).create_new(true).mode(0o600);
-    let mut file = options.open(&partial).map_err(host(&partial))?;
+    let mut file = options.open(&partial).map_err(host(to))?;
     let written = write(dir, &mut file, to, with_sidecar).and_then(|created| {
         file.sync_all().and_then(|()| fs::rename(&partial, to)).map_err(host(to))?;
         let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));

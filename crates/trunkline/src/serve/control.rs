@@ -182,8 +182,7 @@ impl Control {
         Ok(())
     }
 
-    /// Creates the user that a start with a share would create, if nobody may log on. Returns a note.
-    fn first_user(&self, current: &mut ServedConfig) -> Option<String> {
+    fn make_first_user(&self, current: &mut ServedConfig) -> Option<String> {
         if !current.plan.principals.is_empty() {
             return None;
         }
@@ -384,9 +383,6 @@ impl Controlled for Control {
         object.iter().for_each(|object| current.history.note(object));
         tracing::info!(%kind, %name, change = %verb(&change.what), "changed by command");
         let mut notes = notes(&current.plan.fixed_changes(&before));
-        if kind == Kind::Share && matches!(change.what, ChangeAction::Create { .. }) {
-            notes.extend(self.first_user(&mut current));
-        }
         let is_sized = ["provisioned_gib", "path"].iter().any(|key| is_set(&change.what, key));
         if is_sized && self.server.is_counting(&name) {
             notes.push(
@@ -403,6 +399,10 @@ impl Controlled for Control {
             ));
         }
         Ok(Changed { object, notes })
+    }
+
+    fn first_user(&self) -> Option<String> {
+        self.make_first_user(&mut self.lock())
     }
 
     fn close_open(&self, close_id: &str) -> Result<ClosedState, Refusal> {
@@ -749,8 +749,7 @@ mod tests {
         }
         let made = create("more", path("more")).unwrap().object.unwrap();
         assert_eq!(made.settings["read_only"], false);
-        // The first share that is made brings the first user.
-        assert_eq!(*told.lock().unwrap(), ["busy,more for ", "busy,more for trunkline"]);
+        assert_eq!(*told.lock().unwrap(), ["busy,more for "]);
         let text = kept().unwrap();
         control.reload().unwrap();
         assert_eq!(control.plan().share_names(), ["busy", "more"]);

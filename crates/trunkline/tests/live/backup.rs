@@ -143,7 +143,7 @@ async fn a_backup_without_a_server_is_the_same_and_damaged_ones_are_refused() {
     server.says("backup b.tar").await;
     let mode = std::os::unix::fs::PermissionsExt::mode(&dir.join("b.tar").metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
-    server.refuses("backup missing/b.tar", "missing/b.tar.partial: No such file or directory").await;
+    server.refuses("backup missing/b.tar", "missing/b.tar: No such file or directory").await;
     let whole = std::fs::read(dir.join("b.tar")).unwrap();
     let before = server.program.files();
     let unchanged = |server: &LiveServer, name: &str| {
