@@ -452,7 +452,7 @@ def tokens_are_made_used_and_revoked(place: AdminPageServer, page: Browser) -> N
     token = page.says("document.getElementById('token-text').value")
     assert token.startswith("tl_") and page.says("getSelection().toString()") == token, "it cannot be copied at once"
     page.press("Escape")
-    page.until("!document.getElementById('token-made').open")
+    page.until("!document.getElementById('token-made').open && document.getElementById('token-text').value === ''")
     page.until(f"({row})?.cells[1].textContent === 'read' && {row}.cells[4].textContent !== 'never'")
     assert place.status("status", token) == 200 and place.status("tokens", token) == 403
     inside = page.says("document.documentElement.outerHTML + [...document.querySelectorAll('input')].map((input) => input.value).join()")

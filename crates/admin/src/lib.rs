@@ -142,8 +142,8 @@ pub trait Controlled: Send + Sync + 'static {
     /// The reason. Nothing has been changed then.
     fn change(&self, change: objects::Change) -> Result<objects::Changed, objects::Refusal>;
 
-    /// Creates the user that a start with a share would create, if nobody may log on. Returns a note. Somebody
-    /// who makes the first share by command then has a user; the admin page asks for one.
+    /// Creates the user that a start with a share would create, if nobody may log on. Returns a note.
+    /// Somebody who makes the first share by command then has a user; the admin page asks for one.
     fn first_user(&self) -> Option<String>;
 
     /// Closes the open or the locks with this `close_id` ([`status::Open::close_id`]) for an administrator.

@@ -1,6 +1,6 @@
 //! `/api/v1/users`: the users that may log on.
 //!
-//! A password comes in clear text over TLS or over loopback, as all requests do ([`super::door`]). Only its
+//! A password comes in clear text over TLS or over loopback, as all requests do ([`crate::door`]). Only its
 //! hash leaves this module. No response, log or error message holds a password or a part of a body that may
 //! be one.
 

@@ -1,8 +1,8 @@
 //! A stream of lines: a bounded queue, and a thread that writes it to a file or to syslog. The log of single
 //! requests and the audit are two such streams.
 //!
-//! [`LineStream`] is the queue, [`writer`] its thread, and [`target`] the place that lines go to: [`file`] or
-//! [`syslog`]. [`json`] makes a line.
+//! [`LineStream`] is the queue, [`writer`] its thread, and [`target`] the place that lines go to:
+//! [`mod@file`] or [`syslog`]. [`json`] makes a line.
 //!
 //! A line is copied into memory that the writer later takes as a whole. Nobody waits for a target, and in the
 //! steady state nothing is allocated. A line that finds no room is counted. The writer puts a line about lost
