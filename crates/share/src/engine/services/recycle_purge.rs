@@ -50,9 +50,9 @@ impl Share {
         most: usize,
         told: &mut Vec<NameReport>,
     ) {
+        let Some(mut search) = self.recycle_bin().take(now.mono_ns) else { return };
         // There is none before the first removal, and a foreign one is not touched.
         let folder = self.find_recycle_folder(rules).ok();
-        let Some(mut search) = self.recycle_bin().take(now.mono_ns) else { return };
         let mut left = most;
         if let Some(directory) = folder {
             let by = SearchRules { rules, folder: directory.id, now };
