@@ -3,7 +3,7 @@
 use admin::workload::ThrottledCounts;
 
 use super::connections::knee;
-use super::path::by_server;
+use super::path::{by_server, has_free_path};
 use super::{has_queue, rtt, short, shown, single, waited};
 use crate::finding::{ChangeLocation, Finding, Layer};
 use crate::measurements::{Cause, Data, NameWork, Run, RunKind, TargetMeasurements};
@@ -299,8 +299,8 @@ fn throughput(measurements: &TargetMeasurements, data: &Data) -> Option<Finding>
         let rates = data.runs.iter().filter(|run| run.work == work && run.connections != one.connections);
         let count = rates.clone().count();
         let even = count > 1 && rates.into_iter().all(|run| (run.per_s - one.per_s).abs() < 0.03 * one.per_s);
-        let no_queue = super::queued(measurements, work).is_some() && !has_queue(measurements, work);
-        let held = by_server(measurements, one) || (even && one.own_processors < 0.5 && no_queue);
+        let is_even = even && one.own_processors < 0.5 && has_free_path(measurements, one);
+        let held = by_server(measurements, one) || is_even;
         let waits = waited(measurements, best);
         (flat && waits && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
     };

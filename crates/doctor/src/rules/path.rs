@@ -13,6 +13,8 @@ const NARROW_MIB_S: f64 = 83.0;
 /// is soon empty shows little more.
 const QUEUED_TRIP: f64 = 1.25;
 const QUEUED_MS: f64 = 5.0;
+/// The additional time of a connect that shows a queue if the segments of the load waited as well.
+const SHORT_QUEUE_MS: f64 = 2.0;
 /// The largest part of lost segments on a sound path.
 const SOUND_LOSS: f64 = 0.0025;
 
@@ -448,5 +450,15 @@ fn distance(measurements: &TargetMeasurements) -> Option<Finding> {
 /// Whether something else than this host and the path held a run back. The path must be known to have no
 /// queue.
 pub(super) fn by_server(measurements: &TargetMeasurements, run: &Run) -> bool {
-    had_time(run) && queued(measurements, run.work).is_some() && !has_queue(measurements, run.work)
+    had_time(run) && has_free_path(measurements, run)
+}
+
+/// Whether the path is known to have had no queue during a run. A short queue counts if a connect beside the
+/// run and the run's own segments both show it. The segments alone do not suffice: a server that delays its
+/// replies also delays acknowledgments (RFC 1122 4.2.3.2).
+pub(super) fn has_free_path(measurements: &TargetMeasurements, run: &Run) -> bool {
+    let base = rtt(measurements).unwrap_or(0.0);
+    let waited_long = run.tcp.as_ref().is_some_and(|tcp| tcp.rtt_ms > 2.0 * base + 2.0);
+    queued(measurements, run.work).is_some_and(|it| !(waited_long && it > SHORT_QUEUE_MS))
+        && !has_queue(measurements, run.work)
 }

@@ -29,7 +29,7 @@ pub(super) fn runs(target: &mut TargetMeasurements) -> &mut Vec<Run> {
     &mut target.data.get_or_insert_default().runs
 }
 
-fn under_load(target: &mut TargetMeasurements, ms: f64) {
+pub(super) fn under_load(target: &mut TargetMeasurements, ms: f64) {
     if let Some(transport) = &mut target.transport {
         let connects = Some(Connects { sent: 3, lost: 0, times_ms: vec![ms; 3] });
         (transport.connect_under_load, transport.connect_under_writes) = (connects.clone(), connects);

@@ -1,7 +1,7 @@
 //! The findings about hosts that are not reached, paths that lose large packets, and connections whose
 //! turns differ.
 
-use super::tests::{FAR, NEAR, leading, runs};
+use super::tests::{FAR, NEAR, leading, runs, under_load};
 use super::tests_support::{Situation, large, situation};
 use super::*;
 use crate::finding::Layer;
@@ -126,4 +126,22 @@ fn what_other_programs_used_is_said_and_advice_waits_for_them() {
         text.contains("was not measured: other programs used 1.80 of the 2") && text.contains("stop them"),
         "{text}"
     );
+}
+
+#[test]
+fn a_short_queue_that_two_signs_show_is_not_a_limit_of_the_server() {
+    // A busy emulator of a path: connects wait 4.7 ms longer, and segments 8 ms.
+    let busy = Situation { rtt_ms: 5.0, single: 320.0, best: 330.0, got: 4, separate: false };
+    let cases = [(13.0, 4.7, false), (13.0, 0.5, true), (5.2, 4.7, true)];
+    for (segments_ms, connects_ms, is_limit) in cases {
+        let mut target = situation(busy);
+        under_load(&mut target, busy.rtt_ms + connects_ms);
+        for run in runs(&mut target) {
+            run.median_ms = run.median_ms.max(14.0);
+            run.tcp.get_or_insert_default().rtt_ms = segments_ms;
+        }
+        let found = findings(&target);
+        let limit = found.iter().find(|it| it.kind == "throughput_limit");
+        assert_eq!(limit.is_some(), is_limit, "{segments_ms} {connects_ms}: {found:#?}");
+    }
 }
