@@ -19,6 +19,8 @@ const TABLE: &[(&str, u8)] = &[
     ("metering", 1),
     ("volume-posix", 2),
     ("auth", 2),
+    ("kerberos", 2),
+    ("identity", 3),
     ("share", 2),
     ("smb", 3),
     ("nfs", 3),

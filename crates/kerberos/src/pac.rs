@@ -1,0 +1,1 @@
+//! The Privilege Attribute Certificate of a ticket (MS-PAC): the user's and groups' SIDs.
