@@ -1,5 +1,6 @@
 //! The lowest floor: settings, records and other values that know nothing of a share.
 
+pub(crate) mod accounts;
 pub(crate) mod address;
 pub(crate) mod config;
 pub(crate) mod deferred_close;

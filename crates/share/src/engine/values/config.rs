@@ -1,10 +1,10 @@
-//! The settings of a share, and the mapping between users of the host and security identifiers.
+//! The settings of a share.
 
 use std::sync::Arc;
 
-use volume::security::Sid;
 use wire::SendFile;
 
+use crate::engine::values::accounts::{AccountMapping, NoAccounts};
 use crate::engine::values::deferred_close::DeferredClose;
 use crate::engine::values::descriptors::Descriptors;
 use crate::engine::values::recycle::RecycleRules;
@@ -12,44 +12,6 @@ use crate::{AuditClasses, AuditSink, ClientMemory, RecordFreeze};
 
 /// The default size of the cache of names and files in bytes: room for about 16,000 names.
 pub const METADATA_CACHE_BYTES: usize = 48 << 20;
-
-/// The mapping between security identifiers and the host's users and groups.
-pub trait AccountMapping: Send + Sync {
-    /// The identifier of a host user.
-    fn user_sid(&self, uid: u32) -> Sid {
-        Sid::unix_user(uid)
-    }
-    /// The identifier of a host group.
-    fn group_sid(&self, gid: u32) -> Sid {
-        Sid::unix_group(gid)
-    }
-    /// The host user of an identifier.
-    fn uid(&self, sid: &Sid) -> Option<u32> {
-        sid.as_unix_user()
-    }
-    /// The host group of an identifier.
-    fn gid(&self, sid: &Sid) -> Option<u32> {
-        sid.as_unix_group()
-    }
-    /// The name of a user, for a folder of that user's own.
-    fn user_name(&self, _sid: &Sid) -> Option<String> {
-        None
-    }
-    /// The host user of this name in a domain, if the server acts for that domain.
-    fn uid_named(&self, _name: &str, _domain: &str) -> Option<u32> {
-        None
-    }
-    /// The host group of this name in a domain.
-    fn gid_named(&self, _name: &str, _domain: &str) -> Option<u32> {
-        None
-    }
-}
-
-/// The mapping that knows only the host's own numbers.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct NoAccounts;
-
-impl AccountMapping for NoAccounts {}
 
 /// The symbolic links that clients may create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

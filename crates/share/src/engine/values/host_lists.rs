@@ -8,7 +8,7 @@ use volume::security::{Descriptor, Sid};
 use volume::{Node, Note, Stat};
 
 use crate::Refusal;
-use crate::engine::values::config::AccountMapping;
+use crate::engine::values::accounts::AccountMapping;
 use crate::engine::values::record::{Record, ShownDescriptor, named_hash};
 
 /// Users and groups of the host as the share knows them.
