@@ -5,6 +5,8 @@ use auth::{
     Acceptor, Account, Accounts, ClientIdentity, Config, Initiator, Names, NtHash, Step, Wrap,
     spnego as tokens,
 };
+use kerberos::pac::{LocalDomains, Pac};
+use volume::security::Sid;
 use wire::Now;
 
 fn accounts() -> Accounts {
@@ -51,6 +53,20 @@ pub fn ntlm(data: &[u8]) {
     assert!(is_kept_out(&mut challenged, &initiator.first()));
     assert!(is_kept_out(&mut challenged, data));
     let _ = initiator.step(data, Now::default());
+}
+
+/// A PAC: for the parser, and its groups for the filter of a server of the PAC's own domain and of another.
+pub fn pac(data: &[u8]) {
+    let Ok(pac) = Pac::parse(data) else { return };
+    assert!(pac.groups.len() <= kerberos::pac::MAX_GROUPS);
+    let _ = pac.check_logon(1_700_000_000_000_000_000);
+    let other = Sid::new(5, &[21, 7, 7, 7]);
+    for own in [pac.domain, other] {
+        let local = LocalDomains { own, machine: Sid::new(5, &[21, 8, 8, 8]) };
+        let Ok(kept) = pac.clone().filtered(&local) else { continue };
+        let is_admitted = |sid: &Sid| sid.authority() == 5 && sid.subs().len() == 5 && sid.subs()[0] == 21;
+        assert!(kept.enabled_groups().iter().all(is_admitted));
+    }
 }
 
 /// A SPNEGO token: for the parser, for a server before and after its challenge, and for a client.

@@ -36,6 +36,7 @@ pub const TARGETS: &[(&str, FuzzTarget)] = &[
     ("nfs_server", nfs_server::server),
     ("ntlm", auth_tokens::ntlm),
     ("spnego", auth_tokens::spnego),
+    ("pac", auth_tokens::pac),
     ("configuration", texts::configuration),
     ("ws_discovery", texts::ws_discovery),
     ("connection", connection::connection),

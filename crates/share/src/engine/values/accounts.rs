@@ -39,7 +39,8 @@ impl AccountName {
         format!("{}\\{}", self.domain, self.name)
     }
 
-    /// The form `name@dns-domain` of user principal names and of RFC 8881 5.9, for an account that other machines know.
+    /// The form `name@dns-domain` of user principal names and of RFC 8881 5.9, for an account that other
+    /// machines know.
     #[must_use]
     pub fn principal_form(&self) -> Option<String> {
         self.dns_domain.as_ref().map(|domain| format!("{}@{domain}", self.name))
