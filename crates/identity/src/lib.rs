@@ -1,1 +1,29 @@
 //! Layer 3: one identity for a principal, a SID, a uid, a gid and a name.
+//!
+//! Start with [`Resolver`]: it asks the sources in order and remembers what they say. [`mapping`] is the way
+//! from SIDs to uids and gids, [`names`] that from texts to accounts. [`host`] is the host's own user
+//! database.
+//!
+//! Whichever way a person is found, the record has the same SID, uid and principal. `tests/model.rs` says so.
+
+mod account;
+mod cache;
+mod clock;
+mod error;
+pub mod host;
+mod interner;
+mod local;
+pub mod mapping;
+pub mod names;
+mod resolver;
+mod source;
+mod sync;
+
+pub use account::{AccountOrigin, Group, GroupIds, User};
+pub use cache::CacheLimits;
+pub use clock::{Clock, HostClock, ManualClock};
+pub use error::IdentityError;
+pub use local::{LocalUser, LocalUsers};
+pub use names::{AccountKey, Domain, Domains};
+pub use resolver::{Found, PacLogon, Resolver, Settings, TicketLogon};
+pub use source::{AccountSource, Resting, Silent, SourceGroup, SourceUser};

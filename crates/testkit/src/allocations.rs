@@ -68,3 +68,31 @@ unsafe impl GlobalAlloc for ServerAllocationCounter {
         unsafe { System.dealloc(at, layout) }
     }
 }
+
+/// The bytes that are allocated now, with [`LiveByteCounter`].
+pub static LIVE_BYTES: AtomicU64 = AtomicU64::new(0);
+
+/// The system's allocator with a count of the bytes that all threads hold.
+pub struct LiveByteCounter;
+
+// SAFETY: every call goes to the system's allocator unchanged.
+unsafe impl GlobalAlloc for LiveByteCounter {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE_BYTES.fetch_add(layout.size() as u64, Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn realloc(&self, at: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        LIVE_BYTES.fetch_add(len as u64, Relaxed);
+        LIVE_BYTES.fetch_sub(layout.size() as u64, Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.realloc(at, layout, len) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        LIVE_BYTES.fetch_sub(layout.size() as u64, Relaxed);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(at, layout) }
+    }
+}
