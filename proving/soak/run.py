@@ -6,15 +6,16 @@
     run.py --minutes 30       start no new slice after that time
     run.py --twentieth        a twentieth of each count, without a record: `make test` runs this
     run.py --fresh            forget the earlier record; with --only, of that count
+    run.py --program FILE     test this program, such as a release build; tests are built without optimization then
 
 A count is a number of runs and a command that does a slice of them (`COUNTS`). The record lies below cargo's target
 directory, with one line of JSON for the result of each slice. So a call can be ended at any point and loses at most one
 slice. After each slice `tallies.toml` beside this file is written again from the record, and this file is committed. A
 count without a record here, as on a new machine, continues from there.
 
-A slice's command gets {count}, {seed}, {out} and {profile}, cargo's profile for its builds. It appends lines to {out}
-(`server`, `done`, `failures`, and numbers of its own). A command that appends nothing did its whole slice if its status
-is 0.
+A slice's command gets {count}, {seed}, {out}, {profile}, which is cargo's profile for its builds, and {least_rate}, the
+least changes a second of a load, which is 0 for the part in `make test`. It appends lines to {out} (`server`, `done`,
+`failures`, and numbers of its own). A command that appends nothing did its whole slice if its status is 0.
 """
 
 import argparse
@@ -87,9 +88,10 @@ COUNTS = [
            "state::damage"], 3600,
           # `make test` has the quick form among its Rust tests.
           has_twentieth=False),
-    Count("backups", 1_000, "backups under changes of users, shares and opens as fast as the server makes them, each restored: equal to one moment", 50,
-          ["env", "BACKUPS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline", "--test", "live",
-           "backup_under_load"], 1800),
+    Count("backups", 1_000, "backups under at least 1,000 changes of users, shares and opens a second, over the control socket, NFS and SMB "
+                            "with persistent handles, each restored: equal to one moment", 50,
+          ["env", "BACKUPS={seed}+{count}", "BACKUPS_LEAST_RATE={least_rate}", "BACKUPS_OUT={out}", "cargo", "test", "-q", "--profile",
+           "{profile}", "-p", "trunkline", "--test", "live", "backup_under_load"], 1800),
     Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not "
                              "answered: it can remove all it has left", 5_000,
           ["env", "SIMULATED_KILLS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb", "--test", "orphans"], 1800),
@@ -170,10 +172,10 @@ class Record:
         self.path.write_text("")
 
 
-def run_slice(count: Count, size: int, seed: int, out: Path, profile: str = "quick") -> tuple[int, list[dict[str, Any]]]:
+def run_slice(count: Count, size: int, seed: int, out: Path, profile: str = "quick", least_rate: int = 1000) -> tuple[int, list[dict[str, Any]]]:
     """Run one slice. Returns (status, its lines). `profile` is cargo's, for its builds."""
     out.unlink(missing_ok=True)
-    command = [word.format(count=size, seed=seed, out=out, profile=profile) for word in count.command]
+    command = [word.format(count=size, seed=seed, out=out, profile=profile, least_rate=least_rate) for word in count.command]
     print(f"--- {count.name}: {size} from seed {seed}", flush=True)
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL)
     try:
@@ -201,13 +203,13 @@ def end(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
-def go_on(count: Count, deadline: datetime.datetime) -> bool:
-    """Run slices until the count is full or the time is over. Returns whether all succeeded."""
+def go_on(count: Count, deadline: datetime.datetime, profile: str) -> bool:
+    """Run slices until the count is full or the time is over. Returns whether all succeeded. `profile` is cargo's."""
     record = Record(count)
     scratch = record_directory() / f"{count.name}.slice"
     while record.done() < count.wanted and datetime.datetime.now() < deadline:
         before = record.done()
-        _, lines = run_slice(count, min(count.slice_size, count.wanted - before), 1000 + before, scratch)
+        _, lines = run_slice(count, min(count.slice_size, count.wanted - before), 1000 + before, scratch, profile)
         record.add(lines)
         write_tallies()
         if record.done() == before:
@@ -278,11 +280,13 @@ def all_of(lines: list[dict[str, Any]], key: str) -> list[str]:
 
 
 def total(values: list[Any], key: str) -> str | int | float:
-    """Sum up one number of all lines. A number whose key begins with `slowest` is a maximum."""
+    """Sum up one number of all lines. A number whose key begins with `slowest` is a maximum, and with `least` a minimum."""
     if isinstance(values[0], dict):
         whole = sum((Counter(value) for value in values), Counter())
         return "{ " + ", ".join(f"{json.dumps(name)} = {number}" for name, number in sorted(whole.items())) + " }"
-    return max(values) if key.startswith("slowest") else sum(values)
+    if key.startswith("least"):
+        return min(values)
+    return max(values) if key.startswith("slowest") else round(sum(values), 3)
 
 
 def machine() -> str:
@@ -323,7 +327,7 @@ def twentieth(counts: list[Count]) -> int:
         if not count.has_twentieth:
             continue
         size = -(-count.wanted // 20)
-        status, lines = run_slice(count, size, 1, scratch, profile="dev")
+        status, lines = run_slice(count, size, 1, scratch, profile="dev", least_rate=0)
         failures = [failure for line in lines if line["server"] == "trunkline" for failure in line["failures"]]
         if status == 0 and not failures:
             done = sum(line["done"] for line in lines if line["server"] == "trunkline")
@@ -339,6 +343,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=24 * 60)
     parser.add_argument("--twentieth", action="store_true")
     parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--program", type=Path, help="test this program")
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
     counts = [count for count in COUNTS if not options.only or count.name in options.only]
@@ -348,7 +353,11 @@ def main() -> None:
         for count in counts:
             Record(count).forget()
     deadline = datetime.datetime.now() + datetime.timedelta(minutes=options.minutes)
-    results = [go_on(count, deadline) for count in counts]
+    profile = "quick"
+    if options.program:
+        os.environ["TRUNKLINE"] = str(options.program.resolve())
+        profile = "dev"
+    results = [go_on(count, deadline, profile) for count in counts]
     write_tallies()
     for count in counts:
         print(f"{count.name}: {Record(count).done()} of {count.wanted}")

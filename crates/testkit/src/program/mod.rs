@@ -40,9 +40,13 @@ impl ProgramDir {
         path
     }
 
-    /// The command for the program, with its state in `state`.
+    /// The command for the program, with its state in `state`. The program is that of `$TRUNKLINE`, such as a
+    /// release build, or the one that is built with the test.
     pub fn trunkline(&self, line: &str) -> Command {
-        let mut command = Command::cargo_bin("trunkline").expect("it is built");
+        let mut command = match std::env::var_os("TRUNKLINE") {
+            Some(program) => Command::new(program),
+            None => Command::cargo_bin("trunkline").expect("it is built"),
+        };
         command.current_dir(self.path()).env_clear().env("HOME", self.path());
         command.env("TRUNKLINE_STATE_DIR", self.path().join("state"));
         command.args(line.split_whitespace());
