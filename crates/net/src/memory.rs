@@ -1,12 +1,16 @@
 //! The memory that this process may have: the host's, its control group's, or its own bound, whichever is
-//! least. Also the release of memory that the allocator of a thread keeps.
+//! least. Also the release of memory that the allocator keeps.
 
-use std::ffi::{CStr, CString};
+use std::ffi::CStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::process::{Resource, getrlimit};
+
+use crate::clock;
 
 /// Bytes of memory that this process may have: those of the host, of its control group, or its own bound
 /// (RLIMIT_AS), whichever is least. None if the host does not report it.
@@ -17,39 +21,31 @@ pub fn limit() -> Option<u64> {
     [host, group, getrlimit(Resource::As).current].into_iter().flatten().min()
 }
 
-/// Returns unused memory of the allocator to the host: memory that any thread freed a while ago, and with
-/// `all` also the memory that this thread and its arena have free now.
+/// The monotonic time at which a thread last reported that it had worked (ns).
+static WORKED_AT_NS: AtomicU64 = AtomicU64::new(0);
+/// The time without such a report after which the process is idle. It is longer than the interval between the
+/// reports of a thread that works on.
+const IDLE_AFTER_NS: u64 = 3_000_000_000;
+
+/// Returns unused memory of the allocator to the host. A thread calls it again and again, with `worked` if it
+/// has worked since its last call.
 ///
-/// The allocator does so only while it is asked for memory, and it keeps a few freed blocks of each size for
-/// each thread. An idle thread would keep those for ever, and the memory around them.
-pub fn give_back(all: bool) {
-    if all {
+/// The allocator returns memory only while it is asked for some, and it keeps a few freed blocks of each size
+/// for each thread. An idle thread would keep those for ever, and the memory around them. While any thread
+/// works, only memory that was freed a while ago is returned, since the rest is soon used again. Once none
+/// does, all of it is, whichever thread freed it: a thread often frees memory of another one, or of one that
+/// has ended.
+pub fn give_back(worked: bool) {
+    let now_ns = clock::mono_ns();
+    if worked {
+        WORKED_AT_NS.store(now_ns, Relaxed);
+    } else {
         control(c"thread.tcache.flush");
-        purge_own_arena();
     }
     // 4096 stands for every arena (jemalloc(3), MALLCTL_ARENAS_ALL).
-    control(c"arena.4096.decay");
-}
-
-fn purge_own_arena() {
-    let mut arena: libc::c_uint = 0;
-    let mut len = size_of_val(&arena);
-    // SAFETY: the name ends in a zero and is read during the call alone. The value is an unsigned int, and
-    // the length beside it is that of an unsigned int (jemalloc(3), thread.arena).
-    #[allow(unsafe_code)]
-    let status = unsafe {
-        tikv_jemalloc_sys::mallctl(
-            c"thread.arena".as_ptr(),
-            (&raw mut arena).cast(),
-            &raw mut len,
-            null_mut(),
-            0,
-        )
-    };
-    if status == 0
-        && let Ok(name) = CString::new(format!("arena.{arena}.purge"))
-    {
-        control(&name);
+    match now_ns.saturating_sub(WORKED_AT_NS.load(Relaxed)) {
+        0..IDLE_AFTER_NS => control(c"arena.4096.decay"),
+        _ => control(c"arena.4096.purge"),
     }
 }
 
@@ -136,7 +132,7 @@ mod tests {
         });
         elsewhere.join().unwrap();
         let kept = resident();
-        give_back(true);
+        give_back(false);
         assert!(resident() + COUNT / 2 * BLOCK < kept, "{kept} bytes before, {} after", resident());
     }
 

@@ -33,7 +33,7 @@ use crate::server::ServerContext;
 use crate::thread_work;
 
 /// The interval at which a worker frees unused memory.
-const TIDY_INTERVAL: Duration = Duration::from_secs(5);
+const TIDY_INTERVAL: Duration = Duration::from_secs(2);
 /// The pause after the host refused to accept (usually because no descriptor is left), and the pause until
 /// another connection has made room.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -277,7 +277,7 @@ impl<S: Service> Worker<S> {
             self.output.borrow_mut().pool.clear();
             self.spares.borrow_mut().clear();
         }
-        memory::give_back(is_idle);
+        memory::give_back(!is_idle);
     }
 
     async fn finish(self: &Rc<Self>, grace: Duration, mut commands: UnboundedReceiver<Command<S>>) -> usize {

@@ -80,7 +80,7 @@ use usage::Usages;
 /// a client has not given back.
 const TICK: Duration = Duration::from_millis(100);
 /// The interval at which this thread returns free memory of its allocator to the host, as workers do.
-const GIVEN_BACK_EVERY: Duration = Duration::from_secs(5);
+const GIVEN_BACK_EVERY: Duration = Duration::from_secs(2);
 /// The interval at which sidecar data of deleted files is removed.
 const SWEEP: Duration = Duration::from_secs(60);
 /// The number of files that one sweep of a volume checks.
@@ -524,10 +524,9 @@ fn keep(
                 }
             }
             nfs.tick();
-            // This thread often frees the last memory of a thread that has ended, and then that memory
-            // belongs to this thread.
+            // This thread often frees the last memory of a thread that has ended, and its allocator keeps it.
             if given_back.elapsed() >= GIVEN_BACK_EVERY {
-                net::give_memory_back(true);
+                net::give_memory_back(false);
                 given_back = Instant::now();
             }
             if looked.elapsed() >= share_peaks::LOOKED_EVERY {
