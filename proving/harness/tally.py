@@ -2,9 +2,14 @@
 
 import json
 import os
+import shutil
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
+
+# Where Debian has its programs, whoever runs a suite.
+PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
 @dataclass
@@ -40,6 +45,12 @@ class Tally:
             with open(path, "a", encoding="utf-8") as out:
                 out.write(json.dumps(row) + "\n")
         return 1 if self.failed else 0
+
+
+def missing_packages(programs: Mapping[str, str]) -> str:
+    """Which of these programs, by the Debian packages that have them, are not here: the reason as one line, or nothing."""
+    absent = sorted({package for program, package in programs.items() if shutil.which(program, path=PATH) is None})
+    return f"needs the Debian packages {', '.join(absent)}: scripts/foreign all" if absent else ""
 
 
 def skip_whole_suite(suite: str, reason: str, remark: str = "") -> NoReturn:

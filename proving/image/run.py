@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server
-from proving.harness.tally import Tally, skip_whole_suite
+from proving.harness.tally import Tally, missing_packages, skip_whole_suite
+from proving.image import mounts
 from proving.image.container import Container, unpack
 
 SUITE = "image"
@@ -41,8 +41,7 @@ def missing() -> str:
     """Why this cannot run here, or nothing."""
     if os.geteuid() != 0:
         return "needs root for a container"
-    absent = sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
-    return f"needs the Debian packages {', '.join(absent)}" if absent else ""
+    return missing_packages(PROGRAMS)
 
 
 def make(out: Path) -> Path:
@@ -118,6 +117,7 @@ class Trial:
         self.serves(bundle)
         self.any_user(bundle)
         self.refuses(bundle)
+        self.mounts(bundle)
 
     def serves(self, bundle: Path) -> None:
         volumes = self.volumes((65532, 65532))
@@ -182,6 +182,15 @@ class Trial:
         with Container(bundle, mine | {"/data": roots["/data"]}, self.variables()) as container:
             container.health()
             self.expect("files of another user: a warning", "no client can create files here" in container.log.read_text(), container.log.read_text())
+
+    def mounts(self, bundle: Path) -> None:
+        """The kernel's mounts outlive the container."""
+        name = "mounts of Linux's client go on after kills and an end"
+        if reason := mounts.missing():
+            self.tally.add("skip", name, reason)
+            return
+        failures = mounts.survive(bundle, self.volumes((65532, 65532)), self.variables(**mounts.listening()), USER, PASSWORD)
+        self.expect(name, not failures, "; ".join(failures))
 
 
 def main() -> None:

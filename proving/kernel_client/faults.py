@@ -10,11 +10,11 @@
 
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections.abc import Iterable
 
+from proving.harness.tally import missing_packages
 from proving.kernel_client import guest
 
 # A client's end of a connection: address and port. The load of such connections: bytes received and sent by the server.
@@ -26,8 +26,7 @@ FAULTS = ("reset", "silence", "half-open", "link")
 
 def missing() -> str:
     """Return the reason why cuts are not possible here, as one line; empty if they are."""
-    absent = [package for program, package in (("ss", "iproute2"), ("nft", "nftables")) if shutil.which(program, path=_PATH) is None]
-    return f"needs the Debian packages {', '.join(absent)}" if absent else ""
+    return missing_packages({"ss": "iproute2", "nft": "nftables"})
 
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Self
 
+from proving.harness.tally import missing_packages
 from proving.kernel_client import console, kernels
 
 # The words of a job.
@@ -63,8 +64,7 @@ def missing(mount: tuple[str, str] = ("mount.cifs", "cifs-utils")) -> str:
     if reason := kernels.GuestKernel.kernel.missing():
         return reason
     programs = {"modprobe": "kmod", "ip": "iproute2", mount[0]: mount[1]}
-    absent = sorted({package for program, package in programs.items() if shutil.which(program, path=PATH) is None})
-    return f"needs the Debian packages {', '.join(absent)}" if absent else ""
+    return missing_packages(programs)
 
 
 PATH = kernels.PATH

@@ -18,7 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server
-from proving.harness.tally import Tally, skip_whole_suite
+from proving.harness.tally import Tally, missing_packages, skip_whole_suite
 from proving.packages import contents
 from proving.packages.copy_of_root import CopyOfRoot
 
@@ -35,8 +35,7 @@ def missing() -> str:
     if os.geteuid() != 0:
         return "needs root for an overlay"
     needed = {"lintian": "lintian", "rpm": "rpm", "apparmor_parser": "apparmor", "man": "man-db", "smbclient": "smbclient", "dpkg-deb": "dpkg"}
-    absent = [package for program, package in needed.items() if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") is None]
-    return f"needs the Debian packages {', '.join(absent)}" if absent else ""
+    return missing_packages(needed)
 
 
 def make(out: Path) -> None:

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from proving.harness import newer
+from proving.harness.tally import missing_packages
 from proving.kernel_client import kernels
 
 # The machine itself, its network, clients for both protocols, and what the cases look at a machine with.
@@ -53,9 +54,7 @@ def missing() -> str:
     """Return the reason why there is no disk and none can be made, as one line; empty if there is one or it can be made."""
     if path().exists():
         return ""
-    absent = [package for program, package in (("mmdebstrap", "mmdebstrap"), ("mke2fs", "e2fsprogs"))
-              if shutil.which(program, path=kernels.PATH) is None]
-    return f"needs the Debian packages {', '.join(absent)}: scripts/foreign all" if absent else ""
+    return missing_packages({"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs"})
 
 
 def path() -> Path:
