@@ -301,14 +301,7 @@ pub enum UserCommand {
         location: LocationArgs,
     },
     /// List the users
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-        /// The server or the state directory to work on.
-        #[command(flatten)]
-        location: LocationArgs,
-    },
+    List(ListArgs),
     /// Remove a user; their sessions end
     Remove {
         /// Name of the user
@@ -330,6 +323,17 @@ pub enum UserCommand {
     },
 }
 
+/// What a list of users, tokens or shares takes.
+#[derive(Debug, Clone, Args)]
+pub struct ListArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The server or the state directory to work on.
+    #[command(flatten)]
+    pub location: LocationArgs,
+}
+
 /// `trunkline token …`
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
@@ -348,14 +352,7 @@ pub enum TokenCommand {
         location: LocationArgs,
     },
     /// List the tokens, without their texts
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-        /// The server or the state directory to work on.
-        #[command(flatten)]
-        location: LocationArgs,
-    },
+    List(ListArgs),
     /// Revoke a token; the next request with it is refused
     Revoke {
         /// Name of the token
@@ -424,14 +421,7 @@ pub enum ObjectCommand {
         location: LocationArgs,
     },
     /// List all
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-        /// The server or the state directory to work on.
-        #[command(flatten)]
-        location: LocationArgs,
-    },
+    List(ListArgs),
     /// Show the version and every value, with its origin
     Show {
         /// Name

@@ -38,6 +38,12 @@ pub fn ask_running(dir: &Path, request: &Request) -> anyhow::Result<Response> {
         .ok_or_else(|| anyhow::anyhow!("no server runs on the state directory {shown}; see --state-dir"))
 }
 
+/// The state to change while no server runs on it.
+pub fn existing_state(dir: &Path) -> anyhow::Result<StateDir> {
+    let state = StateDir::open_existing(dir)?;
+    state.ok_or_else(|| anyhow::anyhow!("there is no state directory {}; see --state-dir", dir.display()))
+}
+
 /// `trunkline reload`
 pub fn reload(location: &LocationArgs) -> anyhow::Result<()> {
     ask_running(&state_dir(location)?, &Request::Reload)?;

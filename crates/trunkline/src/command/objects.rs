@@ -9,14 +9,14 @@ use serde_json::{Map, Value};
 use super::{control, table};
 use crate::changes::history::History;
 use crate::changes::{Edited, keys, object};
-use crate::cli::{LocationArgs, ObjectCommand};
+use crate::cli::{ListArgs, LocationArgs, ObjectCommand};
 use crate::config::{Config, Overrides, Sources, check, nearest};
 use crate::state::StateDir;
 
 /// Runs the command.
 pub fn run(kind: Kind, command: ObjectCommand) -> anyhow::Result<()> {
     match command {
-        ObjectCommand::List { json, location } => list(kind, &location, json),
+        ObjectCommand::List(args) => list(kind, &args),
         ObjectCommand::Show { name, json, location } => show(kind, &name, &location, json),
         ObjectCommand::Create { name, settings, location } => {
             let settings = read(&settings)?;
@@ -217,9 +217,9 @@ fn text(value: Option<&Value>) -> String {
     }
 }
 
-fn list(kind: Kind, location: &LocationArgs, json: bool) -> anyhow::Result<()> {
-    let all = all(kind, location)?;
-    if json {
+fn list(kind: Kind, args: &ListArgs) -> anyhow::Result<()> {
+    let all = all(kind, &args.location)?;
+    if args.json {
         println!("{}", serde_json::to_string_pretty(&all)?);
         return Ok(());
     }

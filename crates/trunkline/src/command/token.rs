@@ -4,7 +4,7 @@ use admin::access::{NewToken, TokenEntry, TokenRequest};
 use admin::{Request, Response};
 
 use super::control;
-use crate::cli::{LocationArgs, TokenCommand};
+use crate::cli::{ListArgs, LocationArgs, TokenCommand};
 use crate::config::Config;
 use crate::state::{ADMIN_TOKEN, StateDir};
 use crate::tokens::{self, FileToken, Tokens};
@@ -19,15 +19,11 @@ pub fn run(command: TokenCommand) -> anyhow::Result<()> {
             let until = entry.expires.map_or_else(String::new, |end| format!(" until {}", minute(&end)));
             eprintln!("token {} has the role {}{until}; it is shown only this once", entry.name, entry.role);
         }
-        TokenCommand::List { json, location } => list(&location, json)?,
+        TokenCommand::List(args) => list(&args)?,
         TokenCommand::Revoke { name, location } => {
             let dir = control::state_dir(&location)?;
             if control::ask(&dir, &Request::RevokeToken { name: name.clone() })?.is_none() {
-                let state = StateDir::open_existing(&dir)?;
-                let Some(state) = state else {
-                    anyhow::bail!("there is no state directory {}; see --state-dir", dir.display());
-                };
-                tokens::revoke(state.store(), &name)?;
+                tokens::revoke(control::existing_state(&dir)?.store(), &name)?;
             }
             println!("token {name} revoked");
         }
@@ -44,8 +40,8 @@ fn add(location: &LocationArgs, request: TokenRequest) -> anyhow::Result<NewToke
     }
 }
 
-fn list(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
-    let config = Config::load(&location.overrides())?;
+fn list(args: &ListArgs) -> anyhow::Result<()> {
+    let config = Config::load(&args.location.overrides())?;
     let dir = &config.server.state_dir.value;
     let listed = match control::ask(dir, &Request::Tokens)? {
         Some(Response::Tokens(listed)) => listed,
@@ -60,7 +56,7 @@ fn list(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
             None => Vec::new(),
         },
     };
-    if json {
+    if args.json {
         println!("{}", serde_json::to_string_pretty(&listed)?);
         return Ok(());
     }

@@ -3,7 +3,7 @@
 use admin::{IdChange, Request, Response, UserChange, UserEntry};
 
 use super::control;
-use crate::cli::{HostUser, LocationArgs, UserCommand};
+use crate::cli::{HostUser, ListArgs, LocationArgs, UserCommand};
 use crate::config::{Config, values};
 use crate::host::UserDatabase;
 use crate::state::StateDir;
@@ -42,14 +42,11 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
         UserCommand::Remove { name, location } => {
             let dir = control::state_dir(&location)?;
             if control::ask(&dir, &Request::RemoveUser { name: name.clone() })?.is_none() {
-                match StateDir::open_existing(&dir)? {
-                    Some(state) => principals::remove(state.store(), &name)?,
-                    None => anyhow::bail!("there is no state directory {}; see --state-dir", dir.display()),
-                }
+                principals::remove(control::existing_state(&dir)?.store(), &name)?;
             }
             println!("user {name} removed");
         }
-        UserCommand::List { json, location } => list(&location, json)?,
+        UserCommand::List(args) => list(&args)?,
     }
     Ok(())
 }
@@ -68,17 +65,14 @@ fn warn_of_root(name: &str, host: &HostUser) {
 fn change_user(location: &LocationArgs, change: UserChange) -> anyhow::Result<()> {
     let dir = control::state_dir(location)?;
     if control::ask(&dir, &Request::ChangeUser(change.clone()))?.is_none() {
-        let state = if change.add { Some(StateDir::open(&dir)?) } else { StateDir::open_existing(&dir)? };
-        let Some(state) = state else {
-            anyhow::bail!("there is no state directory {}; see --state-dir", dir.display());
-        };
+        let state = if change.add { StateDir::open(&dir)? } else { control::existing_state(&dir)? };
         principals::change(state.store(), change)?;
     }
     Ok(())
 }
 
-fn list(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
-    let config = Config::load(&location.overrides())?;
+fn list(args: &ListArgs) -> anyhow::Result<()> {
+    let config = Config::load(&args.location.overrides())?;
     let dir = &config.server.state_dir.value;
     let users: Vec<UserEntry> = match control::ask(dir, &Request::Users)? {
         Some(Response::Users(users)) => users,
@@ -90,7 +84,7 @@ fn list(location: &LocationArgs, json: bool) -> anyhow::Result<()> {
             None => Vec::new(),
         },
     };
-    if json {
+    if args.json {
         println!("{}", serde_json::to_string_pretty(&users)?);
         return Ok(());
     }
