@@ -323,7 +323,7 @@ pub enum UserCommand {
     },
 }
 
-/// What a list of users, tokens or shares takes.
+/// The options of a list of users, tokens or shares.
 #[derive(Debug, Clone, Args)]
 pub struct ListArgs {
     /// Print JSON
