@@ -24,7 +24,7 @@ use serde_json::Value;
 use volume_posix::PosixJournal;
 
 use crate::LiveServer;
-use chains::{ChainKind, ChangeChain, FIRST_UID, History, Span};
+use chains::{ChainKind, ChangeChain, ChangeHistory, FIRST_UID, Span};
 
 /// The state of the objects of one chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl<'a> RestoredState<'a> {
 /// A chain that runs, as the test sees it.
 struct WatchedChain {
     kind: ChainKind,
-    history: History,
+    history: ChangeHistory,
     inodes: Vec<u64>,
     work: tokio::task::JoinHandle<()>,
 }
@@ -179,21 +179,25 @@ fn longest_held_us(server: &LiveServer) -> u64 {
 }
 
 /// The chains of changes, and the clock of their histories.
-struct Load {
+struct ChangeLoad {
     first: u64,
     clock: Instant,
     chains: Vec<WatchedChain>,
     ends: Arc<AtomicBool>,
 }
 
-impl Load {
+impl ChangeLoad {
     /// Starts one chain of each kind.
-    async fn start(server: &LiveServer, first: u64) -> Load {
-        let mut load =
-            Load { first, clock: Instant::now(), chains: Vec::new(), ends: Arc::new(AtomicBool::new(false)) };
+    async fn start(server: &LiveServer, first: u64) -> ChangeLoad {
+        let mut load = ChangeLoad {
+            first,
+            clock: Instant::now(),
+            chains: Vec::new(),
+            ends: Arc::new(AtomicBool::new(false)),
+        };
         for kind in ChainKind::ALL {
             let (mut chain, inodes) = ChangeChain::prepare(server, kind, first).await;
-            let history = History::default();
+            let history = ChangeHistory::default();
             let (kept, ends, clock) = (Arc::clone(&history), Arc::clone(&load.ends), load.clock);
             let work = tokio::spawn(async move {
                 while !ends.load(Ordering::SeqCst) {
@@ -257,7 +261,7 @@ async fn a_backup_under_load_is_equal_to_one_moment() {
     let (first, count) = wanted();
     let least_rate = std::env::var("BACKUPS_LEAST_RATE").map_or(0.0, |text| text.parse().unwrap());
     let server = LiveServer::start();
-    let load = Load::start(&server, first).await;
+    let load = ChangeLoad::start(&server, first).await;
     let (mut done, mut slower, mut least) = (0, 0, f64::MAX);
     let (mut since, mut before) = (load.clock.elapsed(), load.confirmed());
     while done < count {

@@ -26,7 +26,7 @@ pub struct Span {
 }
 
 /// The changes of a chain in their order.
-pub type History = Arc<Mutex<Vec<Span>>>;
+pub type ChangeHistory = Arc<Mutex<Vec<Span>>>;
 
 /// The objects that a chain changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
