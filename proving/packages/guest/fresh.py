@@ -120,9 +120,11 @@ def _handles(trial: Trial) -> None:
 def _starts(trial: Trial) -> None:
     """The time from the process's start to its word that it is ready."""
     stamps = "systemctl show --value -p ExecMainStartTimestampMonotonic -p ActiveEnterTimestampMonotonic trunkline"
+    # systemd refuses the sixth start within ten seconds.
+    restart = f"systemctl reset-failed trunkline; systemctl restart trunkline && {stamps}"
     times = []
     for _ in range(STARTS):
-        began, ready = sorted(int(line) for line in trial.machine.must(f"systemctl restart trunkline && {stamps}", 120).split())
+        began, ready = sorted(int(line) for line in trial.machine.must(restart, 120).split())
         times.append((ready - began) / 1000)
     trial.show(f"ready after a start in this guest: {statistics.median(times):.0f} ms ({min(times):.0f}-{max(times):.0f}), {STARTS} starts")
 

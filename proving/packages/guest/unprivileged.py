@@ -10,6 +10,8 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "install.md"
 DROP_IN = "/etc/systemd/system/trunkline.service.d/unprivileged.conf"
 # Without CAP_NET_BIND_SERVICE the server takes a port of its own for SMB. That of NFS is above 1023.
 SMB_PORT = 4450
+# The page's line for the configuration: root's commands and the service find the same state.
+STATE_DIR = "sed -i '/^.server.$/a state_dir = \"/var/lib/trunkline\"' /etc/trunkline/trunkline.toml;"
 
 
 def drop_in() -> str:
@@ -26,7 +28,7 @@ def run(trial: Trial) -> None:
     trial.prepare()
     trial.install()
     machine.must(f"chown trunkline: {SERVED}; mkdir -p $(dirname {DROP_IN}); cat >{DROP_IN} <<'END'\n{text}END\n"
-                 "systemctl daemon-reload")
+                 f"{STATE_DIR} systemctl daemon-reload")
     trial.does("it runs", "systemctl restart trunkline && ps -o user= -C trunkline", 120, "^trunkline$")
     trial.does("without capabilities", "grep -E '^Cap(Prm|Eff|Bnd)' /proc/$(systemctl show --value -p MainPID trunkline)/status",
                says=r"^(Cap...:\s+0{16}\s*){3}$")
