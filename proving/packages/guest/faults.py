@@ -73,7 +73,7 @@ def _newer_state(trial: Trial) -> None:
     machine.must(f"systemctl stop trunkline && cp {VERSION} /var/tmp/version && echo 'trunkline state 99' >{VERSION}")
     machine.run("systemctl start trunkline")
     machine.must(f"sleep {SETTLED_S}")
-    trial.does("a newer state is refused with one line", "journalctl -b --no-pager -u trunkline | grep -F 'trunkline state 99'",
+    trial.does("a newer state is refused with one line", "journalctl -b --no-pager -u trunkline | grep -F 'version is 99'",
                says="state directory /var/lib/trunkline")
     _not_tried_again(trial)
     trial.install(trial.debs.newer, "apt goes on with a server that does not start")
