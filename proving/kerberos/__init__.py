@@ -1,0 +1,1 @@
+"""Real Kerberos realms, and the server in them."""
