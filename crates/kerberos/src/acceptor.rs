@@ -1,0 +1,161 @@
+//! The server's side of a log-on with a ticket.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use zeroize::Zeroizing;
+
+use crate::credentials::AcceptorCredentials;
+use crate::encryption_type::EncryptionType;
+use crate::error::GssError;
+use crate::library::{Context, flags};
+
+/// The attribute of a name with the whole PAC (MIT's `gss_get_name_attribute`).
+const PAC_ATTRIBUTE: &str = "urn:mspac:";
+
+/// One log-on from the server's view.
+pub struct AcceptorContext {
+    credentials: Arc<AcceptorCredentials>,
+    context: Context,
+}
+
+/// The result of a token.
+#[derive(Debug)]
+pub enum Accepted {
+    /// Send this token, then pass in the client's next one.
+    Continue(Vec<u8>),
+    /// The client is authenticated.
+    Done {
+        /// Send this token. It is empty if the client did not ask for mutual authentication.
+        reply: Vec<u8>,
+        /// The client.
+        client: Client,
+    },
+}
+
+/// The PAC of a ticket (MS-PAC).
+#[derive(Clone, PartialEq, Eq)]
+pub enum PacData {
+    /// The ticket has none.
+    Missing,
+    /// Its server signature is wrong or was not checked. It proves nothing.
+    Unverified,
+    /// The bytes of a PAC with a valid server signature.
+    Verified(Vec<u8>),
+}
+
+/// A client that has proved itself with a ticket.
+pub struct Client {
+    /// Its principal, such as `bob@EXAMPLE.NET`.
+    pub principal: String,
+    /// The service that the ticket is for, such as `cifs/files.example.net@EXAMPLE.NET`.
+    pub service: String,
+    /// The key that only client and server know: the acceptor's subkey if there is one, else the initiator's,
+    /// else the ticket's session key.
+    pub session_key: Zeroizing<Vec<u8>>,
+    /// The encryption type of that key.
+    pub encryption_type: EncryptionType,
+    /// How long the ticket stays valid. MIT adds the clock skew of the host's `krb5.conf`.
+    pub lifetime: Duration,
+    /// The ticket's PAC.
+    pub pac: PacData,
+    /// Whether the client has asked the server to prove itself too.
+    pub is_mutual: bool,
+}
+
+impl AcceptorContext {
+    /// A context that waits for its first token.
+    #[must_use]
+    pub fn new(credentials: &Arc<AcceptorCredentials>) -> AcceptorContext {
+        let context = Context::new(credentials.credential.library());
+        AcceptorContext { credentials: Arc::clone(credentials), context }
+    }
+
+    /// Takes the client's next token. This reads the keytab and writes the replay cache, so it may block.
+    ///
+    /// # Errors
+    /// The reason why the client is refused. The context is of no use afterwards.
+    pub fn step(&mut self, token: &[u8]) -> Result<Accepted, GssError> {
+        let turn = self.context.accept(&self.credentials.credential, token)?;
+        let Some(name) = turn.client.filter(|_| turn.is_established) else {
+            return Ok(Accepted::Continue(turn.token));
+        };
+        let (session_key, kind) = self.context.session_key()?;
+        let pac = match name.attribute(PAC_ATTRIBUTE)? {
+            None => PacData::Missing,
+            Some(pac) if pac.is_authenticated => PacData::Verified(pac.value),
+            Some(_) => PacData::Unverified,
+        };
+        let client = Client {
+            principal: name.text()?,
+            service: self.context.service()?.text()?,
+            session_key,
+            encryption_type: EncryptionType::of_last_arc(&kind),
+            lifetime: Duration::from_secs(turn.lifetime_s.into()),
+            pac,
+            is_mutual: turn.flags & flags::MUTUAL != 0,
+        };
+        Ok(Accepted::Done { reply: turn.token, client })
+    }
+
+    /// The message integrity code of a message, after the client is authenticated.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn get_mic(&mut self, message: &[u8]) -> Result<Vec<u8>, GssError> {
+        self.context.mic(message)
+    }
+
+    /// Checks the client's message integrity code of a message.
+    ///
+    /// # Errors
+    /// [`Cause::WrongKey`](crate::Cause::WrongKey) for a wrong one, and others.
+    pub fn verify_mic(&mut self, message: &[u8], mic: &[u8]) -> Result<(), GssError> {
+        self.context.verify(message, mic)
+    }
+
+    /// Encrypts (`seal`) or signs a message.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn wrap(&mut self, message: &[u8], seal: bool) -> Result<Vec<u8>, GssError> {
+        self.context.wrap(message, seal)
+    }
+
+    /// Decrypts or verifies a message of the client. Also returns whether it was encrypted.
+    ///
+    /// # Errors
+    /// The library's.
+    pub fn unwrap(&mut self, wrapped: &[u8]) -> Result<(Vec<u8>, bool), GssError> {
+        self.context.unwrap(wrapped)
+    }
+}
+
+impl fmt::Debug for AcceptorContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AcceptorContext")
+    }
+}
+
+impl fmt::Debug for PacData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PacData::Missing => f.write_str("Missing"),
+            PacData::Unverified => f.write_str("Unverified"),
+            PacData::Verified(bytes) => write!(f, "Verified({} bytes)", bytes.len()),
+        }
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("principal", &self.principal)
+            .field("service", &self.service)
+            .field("encryption_type", &self.encryption_type)
+            .field("lifetime", &self.lifetime)
+            .field("pac", &self.pac)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,92 @@
+//! Credentials of a server (a keytab) and of a client (a credential cache or a keytab).
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::encryption_type::EncryptionType;
+use crate::error::GssError;
+use crate::library::{Credential, Library, NameForm, Usage, store_path};
+
+/// A server's credentials: all keys of its keytab. They read the keytab anew for each log-on, so new keys
+/// count at once.
+pub struct AcceptorCredentials {
+    pub(crate) credential: Credential,
+}
+
+impl AcceptorCredentials {
+    /// The credentials of a keytab. `replay_cache` is the file that remembers the tokens of the last minutes,
+    /// which is created when it is missing. Tickets and keys may only have the types in `allowed`.
+    ///
+    /// # Errors
+    /// [`Cause::NoKeytab`](crate::Cause::NoKeytab) and others.
+    pub fn new(
+        library: &Arc<Library>,
+        keytab: &Path,
+        replay_cache: &Path,
+        allowed: &[EncryptionType],
+    ) -> Result<AcceptorCredentials, GssError> {
+        let (keytab, replay_cache) = (store_path("FILE", keytab)?, store_path("file2", replay_cache)?);
+        let store = [("keytab", keytab.as_str()), ("rcache", replay_cache.as_str())];
+        let mut credential = library.credential(None, Usage::Accept, &store)?;
+        let numbers: Vec<i32> = allowed.iter().map(|allowed| allowed.number()).collect();
+        credential.allow(&numbers)?;
+        Ok(AcceptorCredentials { credential })
+    }
+}
+
+impl fmt::Debug for AcceptorCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AcceptorCredentials")
+    }
+}
+
+/// The source of a client's tickets.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum TicketSource {
+    /// The credential cache that the environment names (`KRB5CCNAME`), or the user's own.
+    #[default]
+    Default,
+    /// The credential cache with this name, such as `FILE:/tmp/krb5cc_0`.
+    Cache(String),
+    /// The keys of a principal in a keytab. New tickets are kept in memory.
+    Keytab {
+        /// The keytab.
+        keytab: PathBuf,
+        /// The principal, such as `backup@EXAMPLE.NET`.
+        principal: String,
+    },
+}
+
+/// A client's credentials.
+pub struct InitiatorCredentials {
+    pub(crate) credential: Credential,
+}
+
+impl InitiatorCredentials {
+    /// The credentials from a source. With a keytab this may ask a server of the realm.
+    ///
+    /// # Errors
+    /// [`Cause::NoCredentials`](crate::Cause::NoCredentials) and others.
+    pub fn new(library: &Arc<Library>, source: &TicketSource) -> Result<InitiatorCredentials, GssError> {
+        let credential = match source {
+            TicketSource::Default => library.credential(None, Usage::Initiate, &[])?,
+            TicketSource::Cache(cache) => library.credential(None, Usage::Initiate, &[("ccache", cache)])?,
+            TicketSource::Keytab { keytab, principal } => {
+                let keytab = store_path("FILE", keytab)?;
+                let name = library.name(principal, NameForm::Principal)?;
+                // A cache in memory belongs to this process, and its name to this principal.
+                let cache = format!("MEMORY:trunkline-{principal}");
+                let store = [("client_keytab", keytab.as_str()), ("ccache", cache.as_str())];
+                library.credential(Some(&name), Usage::Initiate, &store)?
+            }
+        };
+        Ok(InitiatorCredentials { credential })
+    }
+}
+
+impl fmt::Debug for InitiatorCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("InitiatorCredentials")
+    }
+}
