@@ -1,4 +1,6 @@
-//! The server's end of a log-on. It wraps [`ntlm::Server`] in SPNEGO or bare NTLMSSP, one token at a time.
+//! The server's end of a log-on: SPNEGO with Kerberos ([`ticket`]) or NTLM, or bare tokens of one of them.
+
+mod ticket;
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,22 +9,50 @@ use wire::Now;
 
 use crate::Key;
 use crate::credentials::Credentials;
+use crate::kerberos::{KerberosTicket, Mechanism};
 use crate::ntlm::signature::SigningSide;
 use crate::ntlm::{self, AuthenticatedClient, Names, Proof, Target};
 use crate::refusal::Refusal;
-use crate::spnego::{self, BadToken, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
+use crate::spnego::{
+    self, BadToken, KERBEROS, MS_KERBEROS, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token,
+};
+use ticket::{Form, TicketExchange};
 
 /// The values that all exchanges of a server share. It is cheap to clone.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Config {
     names: Arc<Names>,
+    kerberos: Option<Arc<dyn Mechanism>>,
+    ntlm: bool,
+}
+
+impl fmt::Debug for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("names", &self.names)
+            .field("kerberos", &self.kerberos.is_some())
+            .field("ntlm", &self.ntlm)
+            .finish()
+    }
 }
 
 impl Config {
     /// The configuration of a server with these names.
     #[must_use]
     pub fn new(names: Names) -> Config {
-        Config { names: Arc::new(names) }
+        Config { names: Arc::new(names), kerberos: None, ntlm: true }
+    }
+
+    /// The same configuration with Kerberos, which clients prefer.
+    #[must_use]
+    pub fn with_kerberos(self, mechanism: Arc<dyn Mechanism>) -> Config {
+        Config { kerberos: Some(mechanism), ..self }
+    }
+
+    /// The same configuration without NTLM.
+    #[must_use]
+    pub fn without_ntlm(self) -> Config {
+        Config { ntlm: false, ..self }
     }
 
     /// The names.
@@ -34,8 +64,25 @@ impl Config {
     /// The token for the SecurityBuffer of a NEGOTIATE response.
     #[must_use]
     pub fn hint(&self) -> Vec<u8> {
-        spnego::hint()
+        let kerberos: &[&[u8]] = if self.kerberos.is_some() { &[MS_KERBEROS, KERBEROS] } else { &[] };
+        let ntlm: &[&[u8]] = if self.ntlm { &[NTLMSSP] } else { &[] };
+        spnego::hint(&[kerberos, ntlm].concat())
     }
+
+    /// The mechanism of an object identifier, if this server supports it.
+    fn choice(&self, mech: &[u8]) -> Option<Choice> {
+        match mech {
+            NTLMSSP if self.ntlm => Some(Choice::Ntlm),
+            KERBEROS | MS_KERBEROS => self.kerberos.clone().map(Choice::Kerberos),
+            _ => None,
+        }
+    }
+}
+
+/// A chosen mechanism.
+enum Choice {
+    Ntlm,
+    Kerberos(Arc<dyn Mechanism>),
 }
 
 /// The result of a token.
@@ -69,6 +116,8 @@ pub struct Login {
     pub session_key: Key,
     /// The intended target of the client's response.
     pub target: Target,
+    /// The ticket, if the proof is one.
+    pub ticket: Option<Box<KerberosTicket>>,
 }
 
 impl Login {
@@ -76,6 +125,12 @@ impl Login {
     #[must_use]
     pub fn is_anonymous(&self) -> bool {
         self.proof == Proof::Anonymous
+    }
+
+    /// Session.FullSessionKey of MS-SMB2: the session key in the length that the mechanism gives it.
+    #[must_use]
+    pub fn full_session_key(&self) -> &[u8] {
+        self.ticket.as_ref().map_or(self.session_key.as_slice(), |ticket| &ticket.session_key)
     }
 
     /// Whether an unknown user was logged on as guest.
@@ -111,7 +166,7 @@ impl fmt::Debug for Login {
 /// assert!(matches!(step, Step::Refused(Refusal::BadToken(_))));
 /// ```
 pub struct Acceptor {
-    names: Arc<Names>,
+    config: Config,
     state: AcceptorState,
 }
 
@@ -122,6 +177,8 @@ enum AcceptorState {
     Chosen(Wrapping),
     /// A CHALLENGE was sent.
     Challenged(ntlm::Server, Wrapping),
+    /// Kerberos was chosen.
+    Kerberos(TicketExchange),
     /// The client was logged on or refused.
     Over,
 }
@@ -151,7 +208,24 @@ impl Acceptor {
     /// An exchange that waits for its first token.
     #[must_use]
     pub fn new(config: &Config) -> Acceptor {
-        Acceptor { names: Arc::clone(&config.names), state: AcceptorState::Start }
+        Acceptor { config: config.clone(), state: AcceptorState::Start }
+    }
+
+    /// Whether the next call of [`Acceptor::step`] with this token may block, since it goes to Kerberos.
+    #[must_use]
+    pub fn may_block(&self, token: &[u8]) -> bool {
+        match &self.state {
+            AcceptorState::Kerberos(_) => true,
+            AcceptorState::Start if self.config.kerberos.is_none() || token.starts_with(ntlm::SIGNATURE) => {
+                false
+            }
+            AcceptorState::Start => match spnego::parse(token) {
+                Ok(Token::Init(init)) => matches!(self.first_choice(&init), Some((_, Choice::Kerberos(_)))),
+                Ok(Token::Resp(_)) => false,
+                Err(_) => spnego::is_kerberos(token),
+            },
+            _ => false,
+        }
     }
 
     /// Takes the client's next token.
@@ -163,6 +237,7 @@ impl Acceptor {
             AcceptorState::Challenged(server, wrapping) => {
                 finish(token, &server, &wrapping, credentials, now)
             }
+            AcceptorState::Kerberos(exchange) => exchange.step(token).map(|turn| self.take(turn)),
             AcceptorState::Over => Err(Refusal::OutOfTurn),
         };
         stepped.unwrap_or_else(Step::Refused)
@@ -177,38 +252,78 @@ impl Acceptor {
         server.claimed(message, credentials)
     }
 
-    /// Handles the first token: bare NTLMSSP, or a list of mechanisms with a token of the first one.
+    /// Handles the first token: a bare one, or a list of mechanisms with a token of the first one.
     fn begin(&mut self, token: &[u8], now: Now) -> Result<Step, Refusal> {
         if token.starts_with(ntlm::SIGNATURE) {
+            if !self.config.ntlm {
+                return Err(Refusal::NtlmOff);
+            }
             return self.challenge(token, Wrapping::Bare, false, now);
+        }
+        if let Some(mechanism) = self.config.kerberos.as_ref().filter(|_| spnego::is_kerberos(token)) {
+            if token.len() > spnego::MAX_TOKEN_LEN {
+                return Err(BadToken::TooLong.into());
+            }
+            let turn = TicketExchange::new(mechanism.context(), Form::Bare).begin(token)?;
+            return Ok(self.take(turn));
         }
         let Token::Init(init) = spnego::parse(token)? else {
             return Err(Refusal::OutOfTurn);
         };
-        let Some(rank) = init.mechs.iter().position(|mech| *mech == NTLMSSP) else {
-            return Err(Refusal::NoCommonMechanism);
+        let Some((rank, choice)) = self.first_choice(&init) else {
+            let is_off = !self.config.ntlm && init.mechs.contains(&NTLMSSP);
+            return Err(if is_off { Refusal::NtlmOff } else { Refusal::NoCommonMechanism });
         };
         if init.mech_list.len() > MAX_MECH_LIST_LEN {
             return Err(BadToken::TooLong.into());
         }
-        // RFC 4178 5
-        let wrapping = Wrapping::Spnego { mech_list: init.mech_list.to_vec(), mic_required: rank > 0 };
-        match init {
-            NegTokenInit { mech_token: Some(message), .. } if rank == 0 => {
-                self.challenge(message, wrapping, true, now)
-            }
-            _ => {
-                // The optimistic token, if any, is for another mechanism.
-                self.state = AcceptorState::Chosen(wrapping);
-                let state = if rank == 0 { NegState::AcceptIncomplete } else { NegState::RequestMic };
-                let reply = NegTokenResp {
-                    state: Some(state),
-                    supported_mech: Some(NTLMSSP),
-                    ..NegTokenResp::default()
-                };
-                Ok(Step::Continue(reply.encode()))
+        let (mech_list, mic_required) = (init.mech_list.to_vec(), rank > 0);
+        // The optimistic token, if any, is for the client's first mechanism.
+        let optimistic = init.mech_token.filter(|_| rank == 0);
+        match choice {
+            // RFC 4178 5
+            Choice::Ntlm => self.begin_ntlm(optimistic, Wrapping::Spnego { mech_list, mic_required }, now),
+            Choice::Kerberos(mechanism) => {
+                let mech = init.mechs[rank].to_vec();
+                let form = Form::Spnego { mech, mech_list, mic_required };
+                let exchange = TicketExchange::new(mechanism.context(), form);
+                match optimistic {
+                    Some(token) => exchange.begin(token).map(|turn| self.take(turn)),
+                    None => {
+                        let reply = exchange.choice();
+                        self.state = AcceptorState::Kerberos(exchange);
+                        Ok(Step::Continue(reply))
+                    }
+                }
             }
         }
+    }
+
+    /// The first mechanism of the client that this server supports, with its rank.
+    fn first_choice(&self, init: &NegTokenInit<'_>) -> Option<(usize, Choice)> {
+        let mut mechs = init.mechs.iter().enumerate();
+        mechs.find_map(|(rank, mech)| Some((rank, self.config.choice(mech)?)))
+    }
+
+    /// Begins with NTLMSSP, which was chosen by SPNEGO.
+    fn begin_ntlm(&mut self, token: Option<&[u8]>, wrapping: Wrapping, now: Now) -> Result<Step, Refusal> {
+        if let Some(message) = token {
+            return self.challenge(message, wrapping, true, now);
+        }
+        let asks = matches!(wrapping, Wrapping::Spnego { mic_required: true, .. });
+        self.state = AcceptorState::Chosen(wrapping);
+        let state = if asks { NegState::RequestMic } else { NegState::AcceptIncomplete };
+        let reply =
+            NegTokenResp { state: Some(state), supported_mech: Some(NTLMSSP), ..NegTokenResp::default() };
+        Ok(Step::Continue(reply.encode()))
+    }
+
+    /// Keeps an exchange that goes on, and returns the result of its token.
+    fn take(&mut self, (step, exchange): (Step, Option<TicketExchange>)) -> Step {
+        if let Some(exchange) = exchange {
+            self.state = AcceptorState::Kerberos(exchange);
+        }
+        step
     }
 
     /// Handles the token after the choice of NTLMSSP.
@@ -228,7 +343,7 @@ impl Acceptor {
         if message.len() > MAX_NEGOTIATE_LEN {
             return Err(BadToken::TooLong.into());
         }
-        let server = ntlm::Server::challenge(&self.names, message, now)?;
+        let server = ntlm::Server::challenge(&self.config.names, message, now)?;
         let reply = match wrapping {
             Wrapping::Bare => server.message().to_vec(),
             Wrapping::Spnego { .. } => NegTokenResp {
@@ -268,7 +383,8 @@ fn finish(
     };
     let AuthenticatedClient { user, domain, workstation, proof, session_key, signatures: _, target } =
         judgement;
-    Ok(Step::Done { reply, login: Login { user, domain, workstation, proof, session_key, target } })
+    let login = Login { user, domain, workstation, proof, session_key, target, ticket: None };
+    Ok(Step::Done { reply, login })
 }
 
 /// Checks the client's MIC of the list of mechanisms. Returns the server's MIC, if there is one.

@@ -2,7 +2,7 @@
 //!
 //! An [`Acceptor`] decides on a log-on. It gets one token of the client at a time. [`Initiator`] is the
 //! counterpart in a client. Accounts come through the [`Credentials`] trait. The result of a log-on is a
-//! session key. [`kdf`] derives from it the keys of a [`Signer`] and two [`Sealer`]s.
+//! session key. Kerberos comes as a [`Mechanism`] from the program. [`kdf`] derives from it the keys of a [`Signer`] and two [`Sealer`]s.
 //!
 //! This crate opens no socket and reads no clock. [`ntlm`] and [`spnego`] parse hostile bytes and never
 //! panic.
@@ -11,6 +11,7 @@ mod acceptor;
 mod credentials;
 pub mod crypto;
 mod initiator;
+mod kerberos;
 pub mod ntlm;
 mod refusal;
 pub mod spnego;
@@ -23,6 +24,9 @@ pub use crypto::{
     Cipher, GmacNonce, Sealer, Signer, SigningAlgorithm, TagMismatch, WrongKeyLength, kdf, preauth_hash,
 };
 pub use initiator::{Initiator, InitiatorStep, Wrap, takes_ntlm};
+pub use kerberos::{
+    ContextStep, KerberosTicket, Mechanism, SecurityContext, TicketRefusal, TicketRefusalKind,
+};
 pub use ntlm::response::Key;
 pub use ntlm::{ClientIdentity, Names, NtHash, Proof, Target};
 pub use refusal::Refusal;

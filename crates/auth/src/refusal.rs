@@ -1,5 +1,6 @@
 //! The reasons for the refusal of a log-on.
 
+use crate::kerberos::TicketRefusal;
 use crate::ntlm::Malformed;
 use crate::spnego::BadToken;
 
@@ -8,7 +9,7 @@ use crate::spnego::BadToken;
 /// The status must not reveal to a peer whether an account exists. So [`Refusal::WrongCredentials`] stands
 /// for an unknown user and for a wrong password. [`Refusal::AccountDisabled`] is reported only to a client
 /// that knows the password.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// The SPNEGO token cannot be parsed.
     #[error("bad SPNEGO token: {0}")]
@@ -20,8 +21,16 @@ pub enum Refusal {
     #[error("a token that does not belong at this point of the exchange")]
     OutOfTurn,
     /// The other side offers no supported mechanism.
-    #[error("no common authentication mechanism: only NTLMSSP is supported, and not Kerberos")]
+    #[error("the client offers no mechanism that this server supports (Kerberos needs `[domain]`)")]
     NoCommonMechanism,
+    /// The client wants NTLM, and the server does not allow it.
+    #[error(
+        "the client logs on with NTLM, and `ntlm` of `[domain]` is `off`: use a Kerberos ticket and a name of the server, not its address"
+    )]
+    NtlmOff,
+    /// The ticket is refused.
+    #[error(transparent)]
+    Ticket(#[from] TicketRefusal),
     /// The other side's features are too weak: no Unicode, or on the client no extended session security.
     #[error("the other side offers too little security")]
     TooWeak,

@@ -7,6 +7,6 @@ mod der;
 mod token;
 
 pub use token::{
-    BadToken, KERBEROS, MAX_MECHS, MAX_TOKEN_LEN, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token, hint,
-    mech_list, parse,
+    BadToken, KERBEROS, MAX_MECHS, MAX_TOKEN_LEN, MS_KERBEROS, NTLMSSP, NegState, NegTokenInit, NegTokenResp,
+    Token, hint, is_kerberos, mech_list, parse,
 };

@@ -18,7 +18,7 @@ pub mod pac;
 
 pub use acceptor::{Accepted, AcceptorContext, Client, PacData};
 pub use credentials::{AcceptorCredentials, InitiatorCredentials, TicketSource};
-pub use encryption_type::{EncryptionType, UnknownEncryptionType};
+pub use encryption_type::EncryptionType;
 pub use error::{Cause, GssError};
 pub use initiator::{Initiated, InitiatorContext};
 pub use library::{Library, NotInstalled};

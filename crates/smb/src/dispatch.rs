@@ -111,6 +111,10 @@ fn in_session(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     }
     let session = connection.session(request)?;
     Stop::when(session.state() != SessionState::Valid, NtStatus::USER_SESSION_DELETED)?;
+    // MS-SMB2 3.3.5.2.9
+    let frees = matches!(request.header.command(), SmbCommand::Logoff | SmbCommand::Close | SmbCommand::Lock);
+    let must_renew = !frees && !request.resumed && session.has_expired(request.now);
+    Stop::when(must_renew, NtStatus::NETWORK_SESSION_EXPIRED)?;
     if session.authenticated().is_some_and(|authenticated| !authenticated.anonymous) {
         let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
         request.transaction.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };

@@ -36,8 +36,14 @@ pub struct Seal {
 }
 
 /// The server's sealing keys of a session, or `None` if the dialect or the negotiation has no cipher.
+/// `full_key` is Session.FullSessionKey, which the ciphers of 256 bits use.
 #[must_use]
-pub fn server_seal(protection: Protection, session_key: &[u8; 16], preauth: &[u8; 64]) -> Option<Seal> {
+pub fn server_seal(
+    protection: Protection,
+    session_key: &[u8; 16],
+    full_key: &[u8],
+    preauth: &[u8; 64],
+) -> Option<Seal> {
     let cipher = protection.cipher?;
     // MS-SMB2 3.1.4.2
     let labels: [(&[u8], &[u8]); 2] = match protection.dialect {
@@ -51,9 +57,7 @@ pub fn server_seal(protection: Protection, session_key: &[u8; 16], preauth: &[u8
         Cipher::Aes128Ccm | Cipher::Aes128Gcm => {
             Sealer::new(cipher, &*kdf::<16>(session_key, label, context))
         }
-        Cipher::Aes256Ccm | Cipher::Aes256Gcm => {
-            Sealer::new(cipher, &*kdf::<32>(session_key, label, context))
-        }
+        Cipher::Aes256Ccm | Cipher::Aes256Gcm => Sealer::new(cipher, &*kdf::<32>(full_key, label, context)),
     };
     Some(Seal { out: sealer(labels[0]).ok()?, into: sealer(labels[1]).ok()? })
 }

@@ -11,15 +11,16 @@ use serde_json::{Map, Value, json};
 use crate::config::foreign::{ELSEWHERE, NOT_THERE};
 use crate::config::format::Shape;
 use crate::config::table::{Fallback, KeyDescription};
-use crate::config::{Account, Admin, Audit, Server, Share, Testing, User};
+use crate::config::{Account, Admin, Audit, Domain, Server, Share, Testing, User};
 
 /// Each table with its title, its purpose and its keys.
-pub fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 7] {
+pub fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 8] {
     [
         ("[server]", Server::ABOUT, Server::keys().into()),
         ("[server.testing]", Testing::ABOUT, Testing::keys().into()),
         ("[admin]", Admin::ABOUT, Admin::keys().into()),
         ("[audit]", Audit::ABOUT, Audit::keys().into()),
+        ("[domain]", Domain::ABOUT, Domain::keys().into()),
         ("[[user]]", User::ABOUT, User::keys().into()),
         ("[account.NAME]", Account::ABOUT, Account::keys().into()),
         ("[share.NAME]", Share::ABOUT, Share::keys().into()),
@@ -133,7 +134,7 @@ pub fn default(key: &KeyDescription) -> String {
 
 /// A JSON schema of the whole file.
 pub fn schema() -> Value {
-    let [server, testing, admin, audit, user, account, share] =
+    let [server, testing, admin, audit, domain, user, account, share] =
         tables().map(|(_, about, keys)| object(about, &keys, in_file));
     let mut server = server;
     server["properties"]["testing"] = testing;
@@ -147,6 +148,7 @@ pub fn schema() -> Value {
             "server": server,
             "admin": admin,
             "audit": audit,
+            "domain": domain,
             "user": { "type": "array", "items": user },
             "account": named(account),
             "share": named(share),

@@ -45,6 +45,8 @@ pub struct Server {
 pub enum Proof {
     /// With the account's password.
     Password,
+    /// With a Kerberos ticket.
+    Ticket,
     /// No proof: an unknown user is logged on as the configured guest.
     Guest,
     /// No proof: the client named no user.

@@ -36,6 +36,9 @@ const SPNEGO: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x02];
 pub const NTLMSSP: &[u8] = &[0x2b, 0x06, 0x01, 0x04, 0x01, 0x82, 0x37, 0x02, 0x02, 0x0a];
 /// 1.2.840.113554.1.2.2, the mechanism Kerberos 5, encoded.
 pub const KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
+/// 1.2.840.48018.1.2.2, encoded: Kerberos 5 under the identifier that Windows 2000 wrote by mistake, and that
+/// Windows still lists first (MS-SPNG 3.1.5.2).
+pub const MS_KERBEROS: &[u8] = &[0x2a, 0x86, 0x48, 0x82, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
 /// The longest accepted token, in bytes. A Kerberos ticket of a member of many groups has up to 48 KiB. It
 /// may be the optimistic token of a client that then takes NTLM.
@@ -200,13 +203,21 @@ fn wrap_init(fields: &[&[u8]]) -> Vec<u8> {
     write(APPLICATION_0, &[&write(OBJECT_IDENTIFIER, &[SPNEGO]), &init])
 }
 
-/// The first token of a server: its mechanisms, which is only NTLMSSP, and a name that clients must ignore.
+/// Whether a token is a first one of Kerberos without SPNEGO (RFC 2743 section 3.1).
 #[must_use]
-pub fn hint() -> Vec<u8> {
+pub fn is_kerberos(token: &[u8]) -> bool {
+    let inside = only(token, APPLICATION_0);
+    let mech = inside.and_then(|inside| only(inside, OBJECT_IDENTIFIER));
+    mech.is_ok_and(|mech| mech == KERBEROS || mech == MS_KERBEROS)
+}
+
+/// The first token of a server: its mechanisms, and a name that clients must ignore.
+#[must_use]
+pub fn hint(mechs: &[&[u8]]) -> Vec<u8> {
     // MS-SPNG 3.2.5.2
     let name = write(GENERAL_STRING, &[b"not_defined_in_RFC4178@please_ignore"]);
     let hints = write(SEQUENCE, &[&write(context(0), &[&name])]);
-    wrap_init(&[&write(context(0), &[&mech_list(&[NTLMSSP])]), &write(context(3), &[&hints])])
+    wrap_init(&[&write(context(0), &[&mech_list(mechs)]), &write(context(3), &[&hints])])
 }
 
 impl NegTokenInit<'_> {
@@ -275,9 +286,18 @@ mod tests {
     fn hint_has_the_shape_of_the_ms_spng_example() {
         let expected = hex("604806062b0601050502a03e303ca00e300c060a2b06010401823702020a\
              a32a3028a0261b246e6f745f646566696e65645f696e5f5246433431373840706c656173655f69676e6f7265");
-        assert_eq!(hint(), expected);
+        assert_eq!(hint(&[NTLMSSP]), expected);
         let Ok(Token::Init(init)) = parse(&expected) else { panic!("not a NegTokenInit") };
         assert_eq!((init.mechs, init.mech_token), (vec![NTLMSSP], None));
+    }
+
+    #[test]
+    fn bare_tokens_of_kerberos_are_told_from_others() {
+        assert!(is_kerberos(&hex("600d06092a864886f71201020201000000")));
+        assert!(is_kerberos(&hex("600d06092a864882f71201020201000000")));
+        for other in ["600d06062b0601050502", "6e03", "60", "", "4e544c4d53535000"] {
+            assert!(!is_kerberos(&hex(other)), "{other}");
+        }
     }
 
     #[test]

@@ -189,7 +189,7 @@ fn write_response(
     if agreed.posix {
         contexts.push(Context::Posix(&context::POSIX_GUID));
     }
-    let token = auth::spnego::hint();
+    let token = config.log_on().hint();
     negotiate::Response {
         security_mode: negotiated.security,
         dialect_revision: dialect,

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use auth::crypto::preauth_hash;
-use auth::ntlm::{Names, NtHash};
-use auth::{Acceptor, Account, Credentials, Login, Proof, Step};
+use auth::ntlm::NtHash;
+use auth::{Acceptor, Account, Credentials, Login, Proof, Step, TicketRefusalKind};
 use share::{ClientDetails, Identity};
 use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
@@ -27,6 +27,7 @@ use crate::keys;
 use crate::limits::{MAX_SESSIONS_PER_CONNECTION, MAX_SETUPS_PER_CONNECTION};
 use crate::state::session::{AuthenticatedUser, SessionState};
 use crate::state::{Server, Session};
+use attempt::{Judgment, ResolvedIdentity};
 
 /// The most characters of a client's machine name in the audit.
 const MAX_MACHINE_SHOWN: usize = 64;
@@ -65,14 +66,19 @@ impl LogOn<'_, '_> {
     fn continue_setup(mut self, parsed: &session_setup::Request<'_>) -> Handled {
         // MS-SMB2 3.3.5.5: without a session id the request is an ordinary log-on.
         let binding = parsed.flags.contains(RequestFlags::BINDING) && self.request.session_id != 0;
-        let at = if binding { self.find_binding()? } else { self.find_setup()? };
+        let resumed = self.request.log_on_job.as_ref().map(|job| job.session);
+        let at = match resumed {
+            _ if binding => self.find_binding()?,
+            Some(session) => self.find_resumed(session)?,
+            None => self.find_setup()?,
+        };
         let setup = &mut self.connection.setups[at];
         self.request.related.session_id = setup.session.id;
         // A resumed request was hashed when it came.
         if self.negotiated.protection.dialect == Dialect::Smb311 && !self.request.resumed {
             setup.preauth = preauth_hash(&setup.preauth, &signed_message(self.request));
         }
-        let (step, user) = self.judge(at, parsed.security_buffer)?;
+        let Judgment { step, user, identity } = self.judge(at, parsed.security_buffer)?;
         match step {
             Step::Continue(token) => {
                 session_setup::Response { session_flags: SessionFlags::empty(), security_buffer: &token }
@@ -81,7 +87,7 @@ impl LogOn<'_, '_> {
             }
             Step::Done { reply, login } => {
                 let setup = self.connection.setups.remove(at);
-                let flags = self.accept(parsed, &setup, &login)?;
+                let flags = self.accept(parsed, &setup, &login, identity)?;
                 session_setup::Response { session_flags: flags, security_buffer: &reply }
                     .write(self.request.body);
                 let anonymous =
@@ -109,6 +115,13 @@ impl LogOn<'_, '_> {
                 Err(Stop::Fail(status_of(&why)))
             }
         }
+    }
+
+    /// The log-on whose token was judged on the blocking pool. It may have ended meanwhile.
+    fn find_resumed(&mut self, session: u64) -> Result<usize, Stop> {
+        let mut setups = self.connection.setups.iter();
+        let found = setups.position(|setup| setup.session.id == session && !setup.binds());
+        found.ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))
     }
 
     /// The log-on that the request continues, or a new one.
@@ -174,13 +187,7 @@ impl LogOn<'_, '_> {
 
     /// Begins a log-on and returns its index.
     fn begin(&mut self, session: Arc<Session>, purpose: Purpose, share: SetupShare) -> usize {
-        let names = Names {
-            netbios_computer: self.config.name.clone(),
-            netbios_domain: self.config.name.clone(),
-            dns_computer: self.config.dns_name.clone(),
-            dns_domain: String::new(),
-        };
-        let acceptor = Acceptor::new(&auth::Config::new(names));
+        let acceptor = Some(Acceptor::new(&self.config.log_on()));
         let preauth = self.connection.preauth;
         self.connection.setups.push(Setup { session, preauth, acceptor, purpose, _share: share });
         self.connection.setups.len() - 1
@@ -193,10 +200,11 @@ impl LogOn<'_, '_> {
         parsed: &session_setup::Request<'_>,
         setup: &Setup,
         login: &Login,
+        identity: Option<ResolvedIdentity>,
     ) -> Result<SessionFlags, Stop> {
         let (session, config, now) = (&setup.session, self.config, self.request.now);
         self.check_target(setup, login)?;
-        let (identity, key_of) = self.user_of(login).inspect_err(|_| self.abandon(setup))?;
+        let (identity, key_of) = self.user_of(setup, login, identity).inspect_err(|_| self.abandon(setup))?;
         self.check_dialect(setup)?;
         let memory = &config.session_memory;
         let account = memory.account(session.client, &identity);
@@ -233,6 +241,10 @@ impl LogOn<'_, '_> {
             }
             Purpose::Again => {}
         }
+        // MS-SMB2 3.3.5.5.3
+        if setup.purpose != Purpose::Bind && !login.is_anonymous() {
+            session.set_expiry(login.ticket.as_ref().map(|ticket| ticket.lifetime), now);
+        }
         let settings = session.session_settings();
         let required = signs || settings.is_some_and(|settings| settings.signs);
         // MS-SMB2 3.3.5.5.3 (exception: a further channel does not change the requirements on the others)
@@ -253,7 +265,22 @@ impl LogOn<'_, '_> {
     }
 
     /// The user of a log-on, and the account whose key was used.
-    fn user_of(&self, login: &Login) -> Result<(Arc<Identity>, Option<String>), Stop> {
+    fn user_of(
+        &self,
+        setup: &Setup,
+        login: &Login,
+        identity: Option<ResolvedIdentity>,
+    ) -> Result<(Arc<Identity>, Option<String>), Stop> {
+        match identity {
+            Some(Ok(identity)) => return Ok((identity, None)),
+            Some(Err(why)) => {
+                self.refuse_log_on(setup, &login.user, &why.to_string(), "log-on refused");
+                return Err(Stop::Fail(why.status()));
+            }
+            // A ticket proves a principal, and never an account of that name.
+            None if login.proof == Proof::Ticket => return Err(Stop::Fail(NtStatus::LOGON_FAILURE)),
+            None => {}
+        }
         if login.is_anonymous() {
             let nobody = self.config.anonymous.then(|| (Arc::new(crate::config::nobody()), None));
             return nobody.ok_or(Stop::Fail(NtStatus::ACCESS_DENIED));
@@ -262,9 +289,9 @@ impl LogOn<'_, '_> {
         Ok((Arc::clone(&user.identity), user.key_of.clone()))
     }
 
-    /// Checks that a log-on with a password was meant for this server.
+    /// Checks that a log-on with a password or a ticket was meant for this server.
     fn check_target(&mut self, setup: &Setup, login: &Login) -> Result<(), Stop> {
-        if login.proof != Proof::Password {
+        if !matches!(login.proof, Proof::Password | Proof::Ticket) {
             return Ok(());
         }
         let interfaces = self.connection.server.interfaces();
@@ -327,7 +354,7 @@ impl LogOn<'_, '_> {
         let key: &[u8; 16] = &login.session_key;
         // MS-SMB2 3.3.5.5.3: Session.SigningKey is Channel.SigningKey of the first channel.
         let new_signer = || keys::signer(protection, key, preauth);
-        let seal = keys::server_seal(protection, key, preauth);
+        let seal = keys::server_seal(protection, key, login.full_session_key(), preauth);
         session.authenticate(AuthenticatedUser {
             identity,
             anonymous: login.is_anonymous(),
@@ -339,7 +366,13 @@ impl LogOn<'_, '_> {
         self.connection.deadline = None;
         let (peer, user) = (self.connection.handle.peer.remote, session.user_name());
         let (workstation, dialect) = (&login.workstation, protection.dialect);
-        tracing::info!(%peer, user, workstation, ?dialect, "logged on");
+        match &login.ticket {
+            Some(ticket) => {
+                let (principal, encryption_type) = (&ticket.principal, &ticket.encryption_type);
+                tracing::info!(%peer, user, principal, encryption_type, ?dialect, "logged on");
+            }
+            None => tracing::info!(%peer, user, workstation, ?dialect, "logged on"),
+        }
         session.describe(self.client_details(session, &login.workstation));
         if let Some((by, details)) = session.authenticated().zip(session.details()) {
             self.connection.server.auditor.log_on((user, Some(by.identity.uid)), details, None);
@@ -426,6 +459,12 @@ fn status_of(why: &auth::Refusal) -> NtStatus {
         }
         Refusal::OldResponse | Refusal::WrongCredentials | Refusal::Rejected => NtStatus::LOGON_FAILURE,
         Refusal::AccountDisabled => NtStatus::ACCOUNT_DISABLED,
+        Refusal::NtlmOff => NtStatus::NTLM_BLOCKED,
+        Refusal::Ticket(ticket) => match ticket.kind {
+            TicketRefusalKind::ClockSkew => NtStatus::TIME_DIFFERENCE_AT_DC,
+            TicketRefusalKind::BadToken => NtStatus::INVALID_PARAMETER,
+            TicketRefusalKind::Invalid => NtStatus::LOGON_FAILURE,
+        },
         Refusal::NoCommonMechanism | Refusal::WrongMic | Refusal::WrongMechListMic => NtStatus::LOGON_FAILURE,
     }
 }

@@ -374,6 +374,8 @@ pub(crate) mod tests {
             free_users: Vec::new(),
             share_endpoints: Vec::new(),
             target: TargetRule::default(),
+            kerberos: None,
+            ntlm: true,
             guess_delay_ns: 0,
             session_memory: share::ClientMemory::bounded(usize::MAX),
         }

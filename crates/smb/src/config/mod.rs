@@ -2,6 +2,7 @@
 //! value came from.
 
 pub mod account;
+pub mod kerberos;
 pub mod target;
 
 use std::sync::Arc;
@@ -13,6 +14,7 @@ use volume::Name;
 use volume::security::{Sid, well_known};
 
 use account::{AccountConfig, ShareEndpoint};
+use kerberos::KerberosConfig;
 use target::TargetRule;
 
 /// The rule for signed messages.
@@ -92,6 +94,10 @@ pub struct ServerConfig {
     pub share_endpoints: Vec<ShareEndpoint>,
     /// The rule that checks a log-on against the names of this server.
     pub target: TargetRule,
+    /// Log-ons with Kerberos tickets. `None` if the server is in no realm.
+    pub kerberos: Option<KerberosConfig>,
+    /// Whether log-ons with NTLM are allowed.
+    pub ntlm: bool,
     /// The delay after a wrong password, in nanoseconds. It applies to the next attempt for the same user
     /// from the same address.
     pub guess_delay_ns: u64,
@@ -171,6 +177,24 @@ pub struct ShareConfig {
     pub hidden: bool,
     /// Whether Opens can outlive the server (MS-SMB2 3.3.1.6 IsCA). Its engine then records them.
     pub continuously_available: bool,
+}
+
+impl ServerConfig {
+    /// The mechanisms and names for log-ons.
+    #[must_use]
+    pub fn log_on(&self) -> auth::Config {
+        let config = auth::Config::new(auth::Names {
+            netbios_computer: self.name.clone(),
+            netbios_domain: self.name.clone(),
+            dns_computer: self.dns_name.clone(),
+            dns_domain: String::new(),
+        });
+        let config = if self.ntlm { config } else { config.without_ntlm() };
+        match &self.kerberos {
+            Some(kerberos) => config.with_kerberos(Arc::clone(&kerberos.mechanism)),
+            None => config,
+        }
+    }
 }
 
 impl ShareConfig {

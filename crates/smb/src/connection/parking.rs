@@ -36,6 +36,14 @@ impl Connection {
                 exchange.compound.abandon(request.at);
                 Parking::LogOnDelay(queued)
             }
+            ParkReason::LogOn(judge) => {
+                exchange.compound.abandon(request.at);
+                out.run(move || {
+                    judge();
+                    Event::Wake { async_id }
+                });
+                Parking::LogOn
+            }
             ParkReason::Work(work) | ParkReason::Persist(work) => {
                 exchange.remaining.pass(request.transaction.len);
                 let mut frame = std::mem::take(&mut exchange.compound.frame);
@@ -91,8 +99,10 @@ impl Connection {
         let is_too_much = keeps > SMALL_WAITING && keeps + self.parked.bytes() > MAX_WAITING_BYTES;
         let has_room = self.parked.waiting() < MAX_WAITING && !is_too_much;
         match aside {
-            // The transport or the credits bound the number of these.
-            ParkReason::Persist(_) | ParkReason::Hold(_) | ParkReason::Answer(..) => None,
+            // The transport, the credits or the log-ons of a connection bound the number of these.
+            ParkReason::LogOn(_) | ParkReason::Persist(_) | ParkReason::Hold(_) | ParkReason::Answer(..) => {
+                None
+            }
             _ if !has_room => Some(NtStatus::INSUFFICIENT_RESOURCES),
             ParkReason::Wait(..) if may_last && left > request.transaction.len => {
                 Some(NtStatus::INTERNAL_ERROR)

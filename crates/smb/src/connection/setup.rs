@@ -3,8 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use auth::Acceptor;
+use auth::{Acceptor, Step};
+use parking_lot::Mutex;
+use share::Identity;
 
+use crate::config::kerberos::PrincipalRefusal;
 use crate::limits::MAX_SETUPS;
 use crate::state::{Server, Session};
 
@@ -14,7 +17,8 @@ pub(crate) struct Setup {
     pub session: Arc<Session>,
     /// The pre-authentication hash of this connection and session (MS-SMB2 3.3.1.7).
     pub preauth: [u8; 64],
-    pub acceptor: Acceptor,
+    /// The exchange of tokens. `None` while a token is judged on the blocking pool.
+    pub acceptor: Option<Acceptor>,
     pub purpose: Purpose,
     pub _share: SetupShare,
 }
@@ -42,6 +46,21 @@ impl Setup {
     pub fn binds(&self) -> bool {
         self.purpose == Purpose::Bind
     }
+}
+
+/// A token that was judged on the blocking pool, with the exchange that it belongs to.
+pub(crate) struct JudgedToken {
+    pub acceptor: Acceptor,
+    pub step: Step,
+    /// The identity of the ticket's principal, if the client has proved itself.
+    pub identity: Option<Result<Arc<Identity>, PrincipalRefusal>>,
+}
+
+/// A token of a log-on on the blocking pool. Its request is tried again when the result is there.
+pub(crate) struct LogOnJob {
+    /// The id of the log-on's session.
+    pub session: u64,
+    pub result: Arc<Mutex<Option<JudgedToken>>>,
 }
 
 /// The purpose of a log-on.

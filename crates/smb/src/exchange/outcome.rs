@@ -33,6 +33,9 @@ pub enum ParkReason {
     Wait(Arc<Share>, Ticket),
     /// It is a delayed log-on. Its client gets no interim response.
     LogOnDelay(QueuedAttempt),
+    /// It is a token of a log-on that is judged on the blocking pool. The request is tried again afterwards.
+    /// Its client gets no interim response.
+    LogOn(Box<dyn FnOnce() + Send>),
     /// It runs on the blocking pool.
     Work(PoolWork),
     /// It has taken effect and must reach stable storage, on the blocking pool. It is put aside however many

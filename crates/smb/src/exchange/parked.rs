@@ -16,6 +16,8 @@ pub(crate) enum Parking {
     Engine(Arc<Share>, Ticket),
     /// The end of the delay of a log-on.
     LogOnDelay(QueuedAttempt),
+    /// The judgment of a log-on's token on the blocking pool, which cannot be cancelled.
+    LogOn,
     /// The end of its work on the blocking pool, which cannot be cancelled.
     Pool,
     /// The limits of its share. The drop of the hold cancels the wait.
@@ -30,14 +32,14 @@ impl Parking {
     pub fn hold(&self) -> Option<&Hold> {
         match self {
             Parking::Limits(hold) | Parking::Answer(_, hold) => Some(hold),
-            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::Pool => None,
+            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::LogOn | Parking::Pool => None,
         }
     }
 
     /// Whether a wake-up resumes it.
     pub fn ends_by_wake(&self) -> bool {
         match self {
-            Parking::Engine(..) | Parking::LogOnDelay(_) => true,
+            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::LogOn => true,
             Parking::Pool => false,
             Parking::Limits(hold) | Parking::Answer(_, hold) => hold.released().is_some(),
         }
@@ -45,7 +47,12 @@ impl Parking {
 
     /// Whether it can be cancelled: no part of it has begun or is done.
     pub fn can_be_taken_back(&self) -> bool {
-        !matches!(self, Parking::Pool | Parking::Answer(..))
+        !matches!(self, Parking::LogOn | Parking::Pool | Parking::Answer(..))
+    }
+
+    /// Whether the request is a log-on.
+    fn is_log_on(&self) -> bool {
+        matches!(self, Parking::LogOnDelay(_) | Parking::LogOn)
     }
 }
 
@@ -77,7 +84,7 @@ pub(crate) struct ParkingLot {
     bytes: usize,
     /// The number of requests that limits delay.
     held: usize,
-    /// The number of delayed log-ons.
+    /// The number of delayed log-ons and of those on the blocking pool.
     log_ons: usize,
 }
 
@@ -87,7 +94,7 @@ impl ParkingLot {
         let bytes = request.keeps();
         self.bytes += bytes;
         self.held += usize::from(request.parking.hold().is_some());
-        self.log_ons += usize::from(matches!(request.parking, Parking::LogOnDelay(_)));
+        self.log_ons += usize::from(request.parking.is_log_on());
         self.requests.insert(async_id, (request, bytes));
     }
 
@@ -96,7 +103,7 @@ impl ParkingLot {
         let (request, bytes) = self.requests.remove(&async_id)?;
         self.bytes -= bytes;
         self.held -= usize::from(request.parking.hold().is_some());
-        self.log_ons -= usize::from(matches!(request.parking, Parking::LogOnDelay(_)));
+        self.log_ons -= usize::from(request.parking.is_log_on());
         Some(request)
     }
 
@@ -141,7 +148,7 @@ impl ParkingLot {
         self.requests.len() - self.held
     }
 
-    /// Whether there is a delayed log-on.
+    /// Whether there is a delayed log-on or one on the blocking pool.
     pub fn has_log_ons(&self) -> bool {
         self.log_ons > 0
     }

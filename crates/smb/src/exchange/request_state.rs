@@ -4,6 +4,7 @@ use smb_wire::Header;
 use wire::Now;
 
 use super::transaction::TransactionState;
+use crate::connection::setup::LogOnJob;
 use crate::state::open::pending::{Outstanding, ReadInProgress};
 use crate::state::password_delay::QueuedAttempt;
 
@@ -26,6 +27,8 @@ pub struct RequestState {
     pub at: usize,
     /// Its place among the delayed log-ons, if it has waited there.
     pub(crate) queued_attempt: Option<QueuedAttempt>,
+    /// The token of its log-on that is judged on the blocking pool.
+    pub(crate) log_on_job: Option<LogOnJob>,
     /// Counts it as outstanding on its Open while it is put aside. While work runs, the work has this value.
     pub(crate) outstanding: Option<Outstanding>,
     /// The Open that a delayed request needs. It keeps a later CLOSE from ending the Open.
@@ -44,6 +47,7 @@ impl RequestState {
             transaction: TransactionState::new(len, now),
             at: 0,
             queued_attempt: None,
+            log_on_job: None,
             outstanding: None,
             keeps: None,
         }

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use share::memory::{Charge, MemoryAccount};
@@ -71,6 +72,8 @@ pub struct Session {
     authenticated: OnceLock<(AuthenticatedUser, Principal)>,
     details: OnceLock<Arc<ClientDetails>>,
     state: AtomicU8,
+    /// When its ticket ends, by the clock of [`Now::mono_ns`] (MS-SMB2 3.3.1.8 ExpirationTime).
+    expires_ns: AtomicU64,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
     /// Every request must be sealed.
@@ -113,6 +116,7 @@ impl Session {
             authenticated: OnceLock::new(),
             details: OnceLock::new(),
             state: AtomicU8::new(SessionState::InProgress as u8),
+            expires_ns: AtomicU64::new(u64::MAX),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
             nonce: AtomicU64::new(0),
@@ -146,6 +150,21 @@ impl Session {
         let _ = self.authenticated.set((authenticated, principal));
         let (from, to) = (SessionState::InProgress as u8, SessionState::Valid as u8);
         let _ = self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Sets when its user must authenticate again: when the ticket ends, or never without one.
+    pub(crate) fn set_expiry(&self, ticket_lifetime: Option<Duration>, now: Now) {
+        let lifetime_ns = |lifetime: Duration| u64::try_from(lifetime.as_nanos()).unwrap_or(u64::MAX);
+        let expires_ns =
+            ticket_lifetime.map_or(u64::MAX, |lifetime| now.mono_ns.saturating_add(lifetime_ns(lifetime)));
+        self.expires_ns.store(expires_ns, Ordering::Relaxed);
+    }
+
+    /// Whether its ticket has ended, so that its user must authenticate again (MS-SMB2 3.3.1.8 Expired).
+    #[inline]
+    #[must_use]
+    pub fn has_expired(&self, now: Now) -> bool {
+        now.mono_ns >= self.expires_ns.load(Ordering::Relaxed)
     }
 
     /// Sets the properties that audit events have, at the log-on.

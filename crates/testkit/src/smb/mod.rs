@@ -258,6 +258,8 @@ pub fn server_config() -> ServerConfig {
         free_users: Vec::new(),
         share_endpoints: Vec::new(),
         target: TargetRule::default(),
+        kerberos: None,
+        ntlm: true,
         // Tests of this delay set it themselves.
         guess_delay_ns: 0,
         session_memory: share::ClientMemory::bounded(usize::MAX),

@@ -22,7 +22,7 @@ use super::format::bare;
 use super::nearest::nearest;
 use super::setting::ConfigError;
 use super::table::KeyDescription;
-use super::tables::{Account, Admin, Audit, Server, Share, Testing, User};
+use super::tables::{Account, Admin, Audit, Domain, Server, Share, Testing, User};
 use super::words;
 
 /// The beginning of all variables.
@@ -100,6 +100,7 @@ impl VariableTable {
             table("SERVER_", "server", Server::keys().to_vec(), false),
             table("ADMIN_", "admin", Admin::keys().to_vec(), false),
             table("AUDIT_", "audit", Audit::keys().to_vec(), false),
+            table("DOMAIN_", "domain", Domain::keys().to_vec(), false),
             table("USER_", "user", User::keys().to_vec(), true),
             table("ACCOUNT_", "account", Account::keys().to_vec(), true),
             table("SHARE_", "share", Share::keys().to_vec(), true),

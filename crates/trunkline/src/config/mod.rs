@@ -39,7 +39,7 @@ use read::Texts;
 use section::Section;
 
 pub use setting::{ConfigError, Origin, Setting, os_error, own_error};
-pub use tables::{Above, Account, Admin, Audit, Config, Server, Share, Testing, User};
+pub use tables::{Above, Account, Admin, Audit, Config, Domain, Server, Share, Testing, User};
 pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};
 
 /// File in the state directory with the changes of accounts and shares by command.

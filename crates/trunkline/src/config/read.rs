@@ -13,10 +13,10 @@ use super::document::{Document, DocumentKind};
 use super::environment::EnvironmentSettings;
 use super::section::{Layer, Section};
 use super::setting::{ConfigError, Origin, Setting};
-use super::tables::{Above, Account, Admin, Audit, Config, Server, Share, Testing, User};
+use super::tables::{Above, Account, Admin, Audit, Config, Domain, Server, Share, Testing, User};
 use super::{endpoints, nearest, values};
 
-const TOP: &[&str] = &["server", "admin", "audit", "user", "account", "share"];
+const TOP: &[&str] = &["server", "admin", "audit", "domain", "user", "account", "share"];
 /// The tables that can be changed by command.
 const CHANGED: &[&str] = &["account", "share"];
 /// The table inside `[server]`.
@@ -93,8 +93,9 @@ pub fn all(texts: Texts<'_>) -> Result<Config, ConfigError> {
     let shares = shares(&top, &server, &accounts)?;
     let admin = Admin::read(&top.section("admin", Admin::NAMES)?, ())?;
     let audit = Audit::read(&top.section("audit", Audit::NAMES)?, ())?;
+    let domain = Domain::read(&top.section("domain", Domain::NAMES)?, ())?;
     let passwords = texts.environment.passwords.clone();
-    Ok(Config { file: None, server, admin, audit, users, passwords, accounts, shares })
+    Ok(Config { file: None, server, admin, audit, domain, users, passwords, accounts, shares })
 }
 
 /// Reads only the table `[server]`.

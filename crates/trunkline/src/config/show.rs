@@ -44,6 +44,7 @@ pub fn show(config: &Config) -> String {
         ("[server]".to_owned(), config.server.lines().into_iter().chain(testing).collect()),
         ("[admin]".to_owned(), config.admin.lines()),
         ("[audit]".to_owned(), config.audit.lines()),
+        ("[domain]".to_owned(), config.domain.lines()),
     ];
     tables.extend(config.users.values().map(|user| ("[[user]]".to_owned(), user.lines())));
     let accounts = config.accounts.values();

@@ -21,9 +21,9 @@ use super::section::Section;
 use super::setting::{ConfigError, Setting};
 use super::table::{Fallback, Field, KeyDescription, ShownSetting, settings};
 use super::values::{
-    self, Access, AccountKind, Advertised, Authentication, Cipher, Dialect, Encryption, Formula, LogFormat,
-    LogLevel, Network, Rss, SendFile, ShareProtocol, Signing, Spn, Squash, Symlinks, address, filled,
-    netbios, netbios_of, network, pattern, socket_address, spn_name,
+    self, Access, AccountKind, Advertised, Authentication, Cipher, Dialect, Encryption, EncryptionType,
+    Formula, LogFormat, LogLevel, Network, Ntlm, Rss, SendFile, ShareProtocol, Signing, Spn, Squash,
+    Symlinks, address, filled, netbios, netbios_of, network, pattern, socket_address, spn_name,
 };
 
 /// The whole configuration.
@@ -37,6 +37,8 @@ pub struct Config {
     pub admin: Admin,
     /// `[audit]`
     pub audit: Audit,
+    /// `[domain]`
+    pub domain: Domain,
     /// Each `[[user]]`, by its name in lower case.
     pub users: BTreeMap<String, User>,
     /// The passwords of the environment, by the names of the users in lower case.
@@ -243,6 +245,20 @@ settings! {
         buffer_mib: u64 { Number(1, 4096), live, or 16 }
         /// Whether log-ons, refused log-ons and the ends of sessions are events too.
         logons: bool { Flag, live, or false }
+    }
+
+    /// The Kerberos realm or the Active Directory domain that the server belongs to (docs/identity.md).
+    pub struct Domain(above: ()) {
+        /// Realm of the server. With it, users of the realm log on with Kerberos tickets.
+        realm: String { Text(values::realm), live, unset "no Kerberos", "\"EXAMPLE.NET\"" }
+        /// File with the keys of the server's service principals.
+        keytab: PathBuf { File, live, or PathBuf::from("/etc/krb5.keytab") }
+        /// Encryption types that tickets and their keys may have. `rc4-hmac` is deprecated.
+        encryption_types: Vec<EncryptionType> {
+            ListFormat::some(OneOf), live, or EncryptionType::AES.to_vec()
+        }
+        /// Log-ons with NTLM: allowed, allowed for local users only, or refused.
+        ntlm: Ntlm { OneOf, live, or Ntlm::On }
     }
 
     /// Users who may log on, besides those of `trunkline user add`; one table for each.

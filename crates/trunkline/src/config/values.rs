@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 pub use auth::Cipher;
+pub use kerberos::EncryptionType;
 pub use nfs::Squash;
 pub use share::engine::Symlinks;
 pub use share::limits::Formula;
@@ -66,12 +67,17 @@ choices! {
     LogFormat { "text" = Text, "json" = Json }
     LogLevel { "error" = Error, "warn" = Warn, "info" = Info, "debug" = Debug, "trace" = Trace }
     ShareProtocol { "smb" = Smb, "nfs" = Nfs }
+    Ntlm { "on" = On, "local" = Local, "off" = Off }
     Rss { "always" = Always, "auto" = Auto, "never" = Never }
     SendFile { "auto" = Auto, "true" = Always, "false" = Never }
     Signing { "auto" = Offered, "required" = Required }
     Spn { "off" = Off, "accepted" = Accepted, "required" = Required }
     Squash { "none" = None, "root" = Root, "all" = All }
     Symlinks { "all" = All, "inside" = Inside, "none" = None }
+}
+
+impl Choice for EncryptionType {
+    const NAMES: &'static [(&'static str, Self)] = EncryptionType::NAMED;
 }
 
 impl Choice for Cipher {
@@ -89,6 +95,17 @@ pub enum Authentication {
     Password,
     /// As the account, with one of its keys.
     Key,
+}
+
+/// The rule for log-ons with NTLM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ntlm {
+    /// Allowed.
+    On,
+    /// Allowed for local users only.
+    Local,
+    /// Refused.
+    Off,
 }
 
 /// The kind of an account.
@@ -277,6 +294,19 @@ pub fn spn_name(name: &str) -> Result<String, String> {
     match name.is_empty() || !is_host || has_port {
         true => Err(format!("`{name}` must be a host name or an address, such as files.example.net")),
         false => Ok(name.to_lowercase()),
+    }
+}
+
+/// Parses the name of a Kerberos realm. By convention it has upper case letters, which a domain of Active
+/// Directory always has (RFC 4120 section 6.1).
+///
+/// # Errors
+/// The mistake in the text.
+pub fn realm(name: &str) -> Result<String, String> {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    match name.is_empty() || !name.chars().all(is_letter) {
+        true => Err(format!("`{name}` must be the name of a realm, such as EXAMPLE.NET")),
+        false => Ok(name.to_owned()),
     }
 }
 

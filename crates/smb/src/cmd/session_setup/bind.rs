@@ -72,6 +72,9 @@ impl LogOn<'_, '_> {
         else {
             return Err((NtStatus::REQUEST_NOT_ACCEPTED, "the session's own log-on is not done yet"));
         };
+        if session.has_expired(self.request.now) {
+            return Err((NtStatus::NETWORK_SESSION_EXPIRED, "the session's ticket has ended"));
+        }
         if authenticated.anonymous {
             return Err((NtStatus::NOT_SUPPORTED, "the session is anonymous"));
         }

@@ -22,6 +22,7 @@ mod exports;
 mod homes;
 mod identity;
 mod journals;
+mod kerberos;
 mod limits;
 mod locks;
 mod memory;
@@ -62,6 +63,7 @@ use volume_posix::PosixVolume;
 use super::listen::NfsBound;
 use super::plan::ServePlan;
 use super::server::{FileServer, ServedPath, ShareUse};
+use crate::config::values::Ntlm;
 use crate::config::{Config, Origin, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
@@ -293,7 +295,7 @@ impl FileServer for AssembledServer {
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
-        self.configure(plan);
+        self.configure(plan, &users);
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
         self.server.set_users(users);
@@ -390,9 +392,11 @@ impl AssembledServer {
     }
 
     /// Applies the settings of the server as a whole.
-    fn configure(&self, plan: &ServePlan) {
+    fn configure(&self, plan: &ServePlan, users: &[smb::UserConfig]) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
         accounts::apply(&plan.config, &mut settings);
+        settings.kerberos = kerberos::configure(&plan.config, users);
+        settings.ntlm = plan.config.domain.ntlm.value != Ntlm::Off;
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
         self.server.set_host_names(crate::host::UserDatabase::read().names());
@@ -635,6 +639,9 @@ fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> 
         free_users: accounts::free_users(&plan.config),
         share_endpoints: accounts::share_endpoints(&plan.config),
         target: names::target_rule(server),
+        // They come with the users, when the plan is applied.
+        kerberos: None,
+        ntlm: plan.config.domain.ntlm.value != Ntlm::Off,
         guess_delay_ns: server.guess_delay_s.value.saturating_mul(1_000_000_000),
         session_memory,
     }

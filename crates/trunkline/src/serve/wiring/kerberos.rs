@@ -1,0 +1,167 @@
+//! Joins MIT's GSSAPI with the log-on: the mechanism for [`auth`], and the local users as principals.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ::kerberos::{Accepted, AcceptorContext, AcceptorCredentials, Cause, GssError, Library, PacData};
+use auth::{ContextStep, KerberosTicket, Mechanism, SecurityContext, TicketRefusal, TicketRefusalKind};
+use share::Identity;
+use smb::{KerberosConfig, PrincipalRefusal, PrincipalResolver, UserConfig};
+
+use crate::config::Config;
+
+/// The file of the state directory that remembers the tokens of the last minutes.
+const REPLAY_CACHE: &str = "kerberos.rcache";
+
+/// The settings of log-ons with tickets, or `None` if the configuration names no realm. Without the library
+/// or the keytab the server runs without Kerberos, and an error in the log says what to do.
+pub fn configure(config: &Config, users: &[UserConfig]) -> Option<KerberosConfig> {
+    let (domain, realm) = (&config.domain, config.domain.realm.as_ref()?);
+    let library =
+        Library::load().inspect_err(|why| tracing::error!("no log-ons with tickets: {why}")).ok()?;
+    let replay_cache = config.server.state_dir.value.join(REPLAY_CACHE);
+    let (keytab, allowed) = (&domain.keytab.value, &domain.encryption_types.value);
+    let credentials = AcceptorCredentials::new(&library, keytab, &replay_cache, allowed)
+        .inspect_err(|why| {
+            tracing::error!(keytab = %keytab.display(), "no log-ons with tickets until a reload: {why}");
+        })
+        .ok()?;
+    Some(KerberosConfig {
+        mechanism: Arc::new(GssMechanism { credentials: Arc::new(credentials) }),
+        resolver: Arc::new(LocalPrincipals::new(&realm.value, users)),
+    })
+}
+
+/// MIT's mechanism with the server's keys.
+struct GssMechanism {
+    credentials: Arc<AcceptorCredentials>,
+}
+
+impl Mechanism for GssMechanism {
+    fn context(&self) -> Box<dyn SecurityContext> {
+        Box::new(GssContext(AcceptorContext::new(&self.credentials)))
+    }
+}
+
+struct GssContext(AcceptorContext);
+
+impl SecurityContext for GssContext {
+    fn step(&mut self, token: &[u8]) -> Result<ContextStep, TicketRefusal> {
+        let (reply, client) = match self.0.step(token).map_err(refusal)? {
+            Accepted::Continue(reply) => return Ok(ContextStep::Continue(reply)),
+            Accepted::Done { reply, client } => (reply, client),
+        };
+        let pac = match client.pac {
+            PacData::Missing => None,
+            PacData::Verified(pac) => Some(pac),
+            PacData::Unverified => {
+                return Err(TicketRefusal {
+                    kind: TicketRefusalKind::Invalid,
+                    why: format!("the PAC in the ticket of {} has a wrong signature", client.principal),
+                });
+            }
+        };
+        let ticket = KerberosTicket {
+            principal: client.principal,
+            service: client.service,
+            session_key: client.session_key,
+            encryption_type: client.encryption_type.to_string(),
+            lifetime: client.lifetime,
+            pac,
+        };
+        Ok(ContextStep::Done(reply, ticket))
+    }
+
+    fn get_mic(&mut self, message: &[u8]) -> Result<Vec<u8>, TicketRefusal> {
+        self.0.get_mic(message).map_err(refusal)
+    }
+
+    fn verify_mic(&mut self, message: &[u8], mic: &[u8]) -> bool {
+        self.0.verify_mic(message, mic).is_ok()
+    }
+}
+
+fn refusal(why: GssError) -> TicketRefusal {
+    let kind = match why.cause() {
+        Cause::Skew => TicketRefusalKind::ClockSkew,
+        Cause::BadToken => TicketRefusalKind::BadToken,
+        _ => TicketRefusalKind::Invalid,
+    };
+    TicketRefusal { kind, why: why.to_string() }
+}
+
+/// The principals of the realm that are local users: `ann@REALM` is the local user `ann`.
+struct LocalPrincipals {
+    realm: String,
+    users: HashMap<String, UserConfig>,
+}
+
+impl LocalPrincipals {
+    fn new(realm: &str, users: &[UserConfig]) -> LocalPrincipals {
+        // An account that logs on with its keys is no person.
+        let people = users.iter().filter(|user| user.key_of.is_none());
+        let users = people.map(|user| (user.identity.name.to_lowercase(), user.clone())).collect();
+        LocalPrincipals { realm: realm.to_owned(), users }
+    }
+}
+
+impl PrincipalResolver for LocalPrincipals {
+    fn resolve(&self, ticket: &KerberosTicket) -> Result<Arc<Identity>, PrincipalRefusal> {
+        let principal = &ticket.principal;
+        let unknown = |why: &str| PrincipalRefusal::Unknown(format!("`{principal}` {why}"));
+        let (name, realm) = principal.rsplit_once('@').ok_or_else(|| unknown("has no realm"))?;
+        if realm != self.realm {
+            return Err(unknown(&format!("is of another realm than {}", self.realm)));
+        }
+        // A principal of several parts, or with an escaped letter, is no user's (MIT's krb5_unparse_name).
+        let user = self.users.get(&name.to_lowercase()).filter(|_| !name.contains(['/', '\\']));
+        let user = user.ok_or_else(|| {
+            unknown(&format!("is no user of this server: add one with `trunkline user add {name}`"))
+        })?;
+        if user.enabled { Ok(Arc::clone(&user.identity)) } else { Err(PrincipalRefusal::Disabled) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn user(name: &str, key_of: Option<&str>, enabled: bool) -> UserConfig {
+        let identity = Arc::new(Identity { name: name.to_owned(), ..smb::nobody() });
+        let key_of = key_of.map(str::to_owned);
+        UserConfig { identity, nt_hash: [0; 16], second_hash: None, key_of, enabled }
+    }
+
+    fn resolve(principal: &str) -> Result<String, PrincipalRefusal> {
+        let users = [user("Ann", None, true), user("lab", Some("lab"), true), user("eve", None, false)];
+        let ticket = KerberosTicket {
+            principal: principal.to_owned(),
+            service: String::new(),
+            session_key: Default::default(),
+            encryption_type: String::new(),
+            lifetime: Duration::ZERO,
+            pac: None,
+        };
+        LocalPrincipals::new("EXAMPLE.NET", &users).resolve(&ticket).map(|identity| identity.name.clone())
+    }
+
+    #[test]
+    fn principals_of_the_realm_are_local_users_and_no_others_are() {
+        assert_eq!(resolve("ann@EXAMPLE.NET").as_deref(), Ok("Ann"));
+        assert_eq!(resolve("eve@EXAMPLE.NET"), Err(PrincipalRefusal::Disabled));
+        for other in [
+            "ann@OTHER.NET",
+            "ann@example.net",
+            "ann",
+            "ann/admin@EXAMPLE.NET",
+            "lab@EXAMPLE.NET",
+            "bob@EXAMPLE.NET",
+            "ann\\@EXAMPLE.NET@OTHER.NET",
+            "@EXAMPLE.NET",
+        ] {
+            assert!(matches!(resolve(other), Err(PrincipalRefusal::Unknown(_))), "{other}");
+        }
+    }
+}
