@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
+use crate::ap_req;
 use crate::credentials::AcceptorCredentials;
 use crate::encryption_type::EncryptionType;
-use crate::error::GssError;
+use crate::error::{Cause, GssError};
 use crate::library::{Context, flags};
 
 /// The attribute of a name with the whole PAC (MIT's `gss_get_name_attribute`).
@@ -18,6 +19,7 @@ const PAC_ATTRIBUTE: &str = "urn:mspac:";
 pub struct AcceptorContext {
     credentials: Arc<AcceptorCredentials>,
     context: Context,
+    has_begun: bool,
 }
 
 /// The result of a token.
@@ -69,7 +71,7 @@ impl AcceptorContext {
     #[must_use]
     pub fn new(credentials: &Arc<AcceptorCredentials>) -> AcceptorContext {
         let context = Context::new(credentials.credential.library());
-        AcceptorContext { credentials: Arc::clone(credentials), context }
+        AcceptorContext { credentials: Arc::clone(credentials), context, has_begun: false }
     }
 
     /// Takes the client's next token. This reads the keytab and writes the replay cache, so it may block.
@@ -77,11 +79,18 @@ impl AcceptorContext {
     /// # Errors
     /// The reason why the client is refused. The context is of no use afterwards.
     pub fn step(&mut self, token: &[u8]) -> Result<Accepted, GssError> {
+        if !std::mem::replace(&mut self.has_begun, true) {
+            let types = ap_req::encryption_types(token);
+            let types = types.ok_or_else(|| GssError::local("gss_accept_sec_context", Cause::BadToken))?;
+            types.into_iter().try_for_each(|kind| self.credentials.check(kind))?;
+        }
         let turn = self.context.accept(&self.credentials.credential, token)?;
         let Some(name) = turn.client.filter(|_| turn.is_established) else {
             return Ok(Accepted::Continue(turn.token));
         };
         let (session_key, kind) = self.context.session_key()?;
+        let encryption_type = EncryptionType::of_last_arc(&kind);
+        self.credentials.check(encryption_type)?;
         let pac = match name.attribute(PAC_ATTRIBUTE)? {
             None => PacData::Missing,
             Some(pac) if pac.is_authenticated => PacData::Verified(pac.value),
@@ -91,7 +100,7 @@ impl AcceptorContext {
             principal: name.text()?,
             service: self.context.service()?.text()?,
             session_key,
-            encryption_type: EncryptionType::of_last_arc(&kind),
+            encryption_type,
             lifetime: Duration::from_secs(turn.lifetime_s.into()),
             pac,
             is_mutual: turn.flags & flags::MUTUAL != 0,

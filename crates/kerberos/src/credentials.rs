@@ -12,6 +12,7 @@ use crate::library::{Credential, Library, NameForm, Usage, store_path};
 /// count at once.
 pub struct AcceptorCredentials {
     pub(crate) credential: Credential,
+    pub(crate) allowed: Vec<EncryptionType>,
 }
 
 impl AcceptorCredentials {
@@ -29,9 +30,18 @@ impl AcceptorCredentials {
         let (keytab, replay_cache) = (store_path("FILE", keytab)?, store_path("file2", replay_cache)?);
         let store = [("keytab", keytab.as_str()), ("rcache", replay_cache.as_str())];
         let mut credential = library.credential(None, Usage::Accept, &store)?;
+        // This limits the subkeys that the library negotiates, and not the tickets (`acceptor.rs`).
         let numbers: Vec<i32> = allowed.iter().map(|allowed| allowed.number()).collect();
         credential.allow(&numbers)?;
-        Ok(AcceptorCredentials { credential })
+        Ok(AcceptorCredentials { credential, allowed: allowed.to_vec() })
+    }
+
+    /// Checks an encryption type of a ticket or a key.
+    pub(crate) fn check(&self, kind: EncryptionType) -> Result<(), GssError> {
+        match self.allowed.contains(&kind) {
+            true => Ok(()),
+            false => Err(GssError::forbidden(kind)),
+        }
     }
 }
 

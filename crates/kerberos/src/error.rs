@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::encryption_type::EncryptionType;
+
 /// The cause of a failure, as far as the status says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cause {
@@ -64,6 +66,12 @@ impl GssError {
     /// A failure that this crate has found itself.
     pub(crate) fn local(call: &'static str, cause: Cause) -> GssError {
         GssError { call, major: 0, minor: 0, cause, texts: Vec::new() }
+    }
+
+    /// A ticket or a key has an encryption type that is not allowed.
+    pub(crate) fn forbidden(kind: EncryptionType) -> GssError {
+        let texts = vec![kind.to_string()];
+        GssError { texts, ..GssError::local("gss_accept_sec_context", Cause::ForbiddenType) }
     }
 
     /// The cause.

@@ -8,6 +8,7 @@
 //! hostile bytes and never panics.
 
 mod acceptor;
+mod ap_req;
 mod credentials;
 mod encryption_type;
 mod error;

@@ -31,6 +31,11 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     Stop::when(parsed.locks.len() > MAX_RANGES, NtStatus::INVALID_PARAMETER)?;
     let disk = open.on_disk().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?;
     let elements: Vec<LockElement> = parsed.locks.iter().collect();
+    // MS-SMB2 3.3.5.14
+    let unlocks = elements[0].flags.contains(LockFlags::UNLOCK);
+    // MS-SMB2 3.3.5.2.9 (exception: after the end of its ticket a session only releases ranges, as in Windows)
+    let must_renew = !unlocks && !request.resumed && connection.session(request)?.has_expired(request.now);
+    Stop::when(must_renew, NtStatus::NETWORK_SESSION_EXPIRED)?;
     let numbered = LockNumber::of(&parsed);
     let is_verified = negotiated.counts_locks(&open);
     let engine = disk.file.is_persistent().then(|| Arc::clone(disk.engine));
@@ -53,8 +58,6 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     if is_done() {
         return replayed(request.body);
     }
-    // MS-SMB2 3.3.5.14
-    let unlocks = elements[0].flags.contains(LockFlags::UNLOCK);
     // A released range stays released.
     let is_told = unlocks || engine.is_none();
     let done = |locks: &LockSequences| {

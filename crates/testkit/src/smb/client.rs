@@ -239,7 +239,7 @@ impl Peer {
             // The keys are known before the last answer, which must be signed with them.
             if let Some(key) = initiator.session_key() {
                 let signer = Rc::new(keys::signer(dial.protection(), key, &transcript.0));
-                let seal = keys::server_seal(dial.protection(), key, &transcript.0);
+                let seal = keys::server_seal(dial.protection(), key, key, &transcript.0);
                 let seal = seal.map(|server| Rc::new(Seal { out: server.into, into: server.out }));
                 let session = Rc::clone(&signer);
                 let keys = Keys { signer, session, seal, signs: dial.requires_signing, seals: dial.seals };

@@ -7,6 +7,7 @@
 pub mod bind;
 pub mod client;
 pub mod peer;
+pub mod ticket;
 
 pub use client::{Dial, USER};
 pub use peer::Peer;

@@ -1,0 +1,198 @@
+#!/usr/bin/env python3
+"""A foreign GSSAPI (python3-gssapi over MIT's library) that sends good, replayed, cut and changed tokens in SESSION_SETUP.
+
+    tokens.py PORT SERVICE@HOST COUNT      with KRB5_CONFIG and KRB5CCNAME of a client that has a ticket
+
+Prints a line of JSON: how many of each kind were let in, and the statuses of those that were not.
+"""
+
+import json
+import random
+import socket
+import struct
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import gssapi
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.strangers import smb
+
+SPNEGO, KERBEROS = bytes.fromhex("06062b0601050502"), bytes.fromhex("06092a864886f712010202")
+MICROSOFT, NEGOEX = bytes.fromhex("06092a864882f712010202"), bytes.fromhex("060a2b06010401823702021e")
+SUCCESS, MORE = 0, 0xC0000016
+
+
+def der(tag: int, content: bytes) -> bytes:
+    """One element of DER."""
+    size = len(content)
+    digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
+    return bytes([tag]) + (bytes([size]) if size < 128 else bytes([0x80 | len(digits)]) + digits) + content
+
+
+def mech_list(*mechs: bytes) -> bytes:
+    """The MechTypeList of RFC 4178."""
+    return der(0x30, b"".join(mechs))
+
+
+def init(mechs: bytes, token: bytes | None) -> bytes:
+    """NegTokenInit (RFC 4178 section 4.2.1)."""
+    fields = der(0xA0, mechs) + (der(0xA2, der(4, token)) if token else b"")
+    return der(0x60, SPNEGO + der(0xA0, der(0x30, fields)))
+
+
+def response(token: bytes | None, mic: bytes | None = None) -> bytes:
+    """NegTokenResp (RFC 4178 section 4.2.2)."""
+    fields = (der(0xA2, der(4, token)) if token else b"") + (der(0xA3, der(4, mic)) if mic else b"")
+    return der(0xA1, der(0x30, fields))
+
+
+def elements(data: bytes) -> dict[int, bytes]:
+    """The elements of a DER string, by tag."""
+    found = {}
+    while data:
+        size, at = data[1], 2
+        if size & 0x80:
+            at += size & 0x7F
+            size = int.from_bytes(data[2:at], "big")
+        found[data[0]], data = data[at:at + size], data[at + size:]
+    return found
+
+
+def fields(token: bytes) -> dict[int, bytes]:
+    """The fields of a NegTokenResp."""
+    return elements(elements(elements(token)[0xA1])[0x30])
+
+
+class Link:
+    """A connection with one log-on."""
+
+    def __init__(self, port: int) -> None:
+        self._socket = smb.connect(("127.0.0.1", port))
+        self._number = self._session = 0
+        self._call(smb.NEGOTIATE, smb.NEGOTIATE_BODY)
+
+    def _call(self, command: int, body: bytes) -> tuple[int, bytes]:
+        self._socket.sendall(smb.message(command, self._number, body, self._session, 0, 16))
+        self._number += 1
+        header, body = smb.receive(self._socket)
+        self._session = struct.unpack_from("<Q", header, 40)[0]
+        return struct.unpack_from("<I", header, 8)[0], body
+
+    def set_up(self, token: bytes) -> tuple[int, bytes]:
+        """Send a token; returns the status and the server's token."""
+        status, body = self._call(smb.SESSION_SETUP, smb.setup_body(token))
+        if status not in (SUCCESS, MORE):
+            self._session = 0
+            return status, b""
+        at, size = struct.unpack_from("<HH", body, 4)
+        return status, body[at - 64:at - 64 + size]
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def __enter__(self) -> "Link":
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self.close()
+
+
+def context(service: str) -> Any:
+    """A fresh context of a client, whose server must prove itself."""
+    name = gssapi.Name(service, gssapi.NameType.hostbased_service)
+    flags = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity
+    return gssapi.SecurityContext(name=name, usage="initiate", mech=gssapi.MechType.kerberos, flags=flags)
+
+
+def set_up_once(port: int, token: bytes) -> int:
+    """The status of a token on a connection of its own."""
+    with Link(port) as link:
+        try:
+            return link.set_up(token)[0]
+        except (smb.ConnectionLost, OSError):
+            return -1
+
+
+def forms(port: int, service: str) -> dict[str, int]:
+    """Statuses of whole log-ons in each form, with the server's proof checked by the library."""
+    found = {}
+    for name, mechs in {"kerberos": mech_list(KERBEROS), "microsoft": mech_list(MICROSOFT, KERBEROS)}.items():
+        client = context(service)
+        with Link(port) as link:
+            found[name], reply = link.set_up(init(mechs, client.step()))
+        client.step(elements(fields(reply)[0xA2])[4])
+        assert client.complete
+    client = context(service)
+    with Link(port) as link:
+        found["bare"], reply = link.set_up(client.step())
+    client.step(reply)
+    return found
+
+
+def second_choice(port: int, service: str, change: bool) -> int:
+    """The status of a log-on in which Kerberos is not the first choice, so that both sides vouch for the list. With `change`, the
+    server has got another list than the client has sent."""
+    sent, client = mech_list(NEGOEX, KERBEROS), context(service)
+    got = mech_list(NEGOEX[:-1] + b"\x1f", KERBEROS) if change else sent
+    with Link(port) as link:
+        link.set_up(init(got, b"for another mechanism"))
+        status, reply = link.set_up(response(client.step()))
+        if status != MORE:
+            return status
+        parts = fields(reply)
+        client.step(elements(parts[0xA2])[4])
+        if not change:
+            client.verify_signature(sent, elements(parts[0xA3])[4])
+        return link.set_up(response(None, client.get_signature(sent)))[0]
+
+
+def bad_tokens(port: int, service: str, count: int) -> tuple[int, Counter[int]]:
+    """Cut and changed tokens: how many were let in, and the statuses. Many go over one connection.
+
+    Most are those of a request that counted before, so that not even a change of an unprotected byte lets it in again. One in ten
+    is of a request that never came before, with a change in what is encrypted: its end is the authenticator.
+    """
+    dice, statuses, let_in, link = random.Random(31), Counter[int](), 0, Link(port)
+    good = init(mech_list(KERBEROS), context(service).step())
+    assert set_up_once(port, good) == SUCCESS
+    for number in range(count):
+        token = bytearray(good)
+        if number % 10 == 0:
+            token = bytearray(init(mech_list(KERBEROS), context(service).step()))
+            token[-1 - dice.randrange(150)] ^= 1 << dice.randrange(8)
+        elif number % 4 == 0:
+            del token[dice.randrange(len(token)):]
+        else:
+            token[dice.randrange(len(token))] ^= 1 << dice.randrange(8)
+        try:
+            status, _ = link.set_up(bytes(token))
+        except (smb.ConnectionLost, OSError):
+            status = -1
+        if status in (SUCCESS, MORE, -1):
+            link.close()
+            link = Link(port)
+        statuses[status] += 1
+        let_in += status == SUCCESS
+    link.close()
+    return let_in, statuses
+
+
+def main() -> None:
+    port, service, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    socket.setdefaulttimeout(20)
+    found: dict[str, Any] = {"forms": forms(port, service)}
+    token = init(mech_list(KERBEROS), context(service).step())
+    found["replay"] = [set_up_once(port, token) for _ in range(3)]
+    found["mic"] = second_choice(port, service, change=False)
+    found["changed list"] = second_choice(port, service, change=True)
+    let_in, statuses = bad_tokens(port, service, count)
+    found["let in"], found["statuses"] = let_in, {f"{status & 0xFFFFFFFF:#x}": many for status, many in statuses.items()}
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()
