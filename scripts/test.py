@@ -53,6 +53,7 @@ LANES = [
     [
         ("peers", ["proving/peers/run.py"], 1200),
         ("accounts", ["proving/peers/accounts.py"], 300),
+        ("kerberos", ["proving/kerberos/run.py"], 180),
         ("nfs-connections", ["proving/nfs_connections/run.py"], 600),
         ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
         ("pynfs", ["proving/pynfs/run.py"], 1500),
