@@ -25,7 +25,8 @@ pub enum Refusal {
     NoCommonMechanism,
     /// The client wants NTLM, and the server does not allow it.
     #[error(
-        "the client logs on with NTLM, and `ntlm` of `[domain]` is `off`: use a Kerberos ticket and a name of the server, not its address"
+        "the client logs on with NTLM, and `ntlm` of `[domain]` is `off`: it needs a Kerberos ticket, and \
+         must call the server by a name and not by an address"
     )]
     NtlmOff,
     /// The ticket is refused.

@@ -97,8 +97,8 @@ mod tests {
 
     /// An AP-REQ with a ticket and an authenticator of these types.
     fn ap_req(ticket: &[u8], authenticator: &[u8]) -> Vec<u8> {
-        let ticket =
-            der(TICKET, &der(SEQUENCE, &[der(0xa0, &[2, 1, 5]), der(0xa3, &encrypted(ticket))].concat()));
+        let parts = [der(0xa0, &[2, 1, 5]), der(0xa3, &encrypted(ticket))];
+        let ticket = der(TICKET, &der(SEQUENCE, &parts.concat()));
         let fields = [der(0xa0, &[2, 1, 5]), der(0xa3, &ticket), der(0xa4, &encrypted(authenticator))];
         der(AP_REQ, &der(SEQUENCE, &fields.concat()))
     }

@@ -1,4 +1,4 @@
-//! The encryption types of Kerberos by name and number (the IANA registry "Kerberos Encryption Type Numbers").
+//! The encryption types of Kerberos by name and number (IANA's "Kerberos Encryption Type Numbers").
 
 use std::fmt;
 

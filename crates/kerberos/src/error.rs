@@ -150,17 +150,19 @@ impl Cause {
                  (`klist -kte` lists them), or get a new ticket with `kinit`"
             }
             Cause::WrongKey => {
-                "the keytab's key does not open the ticket: the keytab is older than the service's password, or \
-                 the ticket was changed; get the keys anew (`klist -kte` lists them) and a new ticket with `kinit`"
+                "the keytab's key does not open the ticket: the keytab is older than the password of the \
+                 service, or the ticket was changed; get the keys anew (`klist -kte` lists them) and a new \
+                 ticket with `kinit`"
             }
             Cause::ForbiddenType => {
-                "the ticket's encryption type is not allowed: give the service's account AES keys, or allow the \
-                 type by name in `encryption_types` of `[domain]`"
+                "the ticket's encryption type is not allowed: give the service's account AES keys, or allow \
+                 the type by name in `encryption_types` of `[domain]`"
             }
             Cause::NoKeytab => "the keytab is missing or cannot be read: check it with `klist -k`",
             Cause::NoCredentials => "there is no valid ticket: get one with `kinit`",
             Cause::UnknownService => {
-                "the realm does not know the service: check its name, and add the service principal to the realm"
+                "the realm does not know the service: check its name, and add the service principal to the \
+                 realm"
             }
             Cause::Unreachable => "no server of the realm answers: check the network, DNS and `krb5.conf`",
             Cause::BadToken => "the token cannot be parsed",

@@ -1,7 +1,7 @@
 //! Layer 2: Kerberos by MIT's GSSAPI, which is loaded at run time, and the PAC of a ticket.
 //!
-//! [`Library::load`] finds the library of the host. A server makes [`AcceptorCredentials`] from its keytab and
-//! one [`AcceptorContext`] for each log-on. A client makes [`InitiatorCredentials`] and an
+//! [`Library::load`] finds the library of the host. A server makes [`AcceptorCredentials`] from its keytab
+//! and one [`AcceptorContext`] for each log-on. A client makes [`InitiatorCredentials`] and an
 //! [`InitiatorContext`]. Failures are [`GssError`]s, which say what is wrong and what mends it.
 //!
 //! [`pac`] parses the authorization data that Active Directory puts into a ticket (MS-PAC). It parses

@@ -290,8 +290,8 @@ impl Library {
         let (mut minor, mut credential) = (0, ptr::null_mut());
         let name = name.map_or(ptr::null_mut(), |name| name.name);
         let pairs_pointer = if pairs.is_empty() { ptr::null() } else { &raw const pairs_set };
-        // SAFETY: all pointers are valid for the call, which copies what it needs. Null is allowed for the name
-        // and for the last two results.
+        // SAFETY: all pointers are valid for the call, which copies what it needs. Null is allowed for the
+        // name and for the last two results.
         let major = unsafe {
             (self.functions.gss_acquire_cred_from)(
                 &mut minor,

@@ -33,7 +33,8 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     let elements: Vec<LockElement> = parsed.locks.iter().collect();
     // MS-SMB2 3.3.5.14
     let unlocks = elements[0].flags.contains(LockFlags::UNLOCK);
-    // MS-SMB2 3.3.5.2.9 (exception: after the end of its ticket a session only releases ranges, as in Windows)
+    // MS-SMB2 3.3.5.2.9 (exception: after the end of its ticket a session only releases ranges, as in
+    // Windows)
     let must_renew = !unlocks && !request.resumed && connection.session(request)?.has_expired(request.now);
     Stop::when(must_renew, NtStatus::NETWORK_SESSION_EXPIRED)?;
     let numbered = LockNumber::of(&parsed);
