@@ -122,7 +122,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic(noise in proptest::collection::vec(any::<u8>(), 0..80), at: usize, bit: u8) {
+        fn no_bytes_make_it_panic(
+            noise in proptest::collection::vec(any::<u8>(), 0..80),
+            at: usize,
+            bit: u8,
+        ) {
             let _ = encryption_types(&noise);
             let mut request = wrapped(&ap_req(&[23], &[18]));
             let at = at % request.len();

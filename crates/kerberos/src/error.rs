@@ -142,8 +142,8 @@ impl Cause {
             }
             Cause::Replay => "the same ticket request came before: somebody may have recorded it",
             Cause::NoSuchService => {
-                "the keytab has no key for the service of the ticket: list its names with `klist -k`, and add \
-                 this one to the keytab or correct the name that the client uses"
+                "the keytab has no key for the service of the ticket: list its names with `klist -k`, and \
+                 add this one to the keytab or correct the name that the client uses"
             }
             Cause::NoSuchKey => {
                 "the keytab lacks the key version or type of the ticket: get the new keys into the keytab \

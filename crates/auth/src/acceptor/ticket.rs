@@ -27,10 +27,10 @@ pub(super) enum Form {
 pub(super) struct TicketExchange {
     context: Box<dyn SecurityContext>,
     form: Form,
-    stage: Stage,
+    stage: TicketStage,
 }
 
-enum Stage {
+enum TicketStage {
     /// The mechanism was chosen, and the client must send its first token.
     Chosen,
     /// The context needs another token.
@@ -44,7 +44,7 @@ type Turn = Result<(Step, Option<TicketExchange>), Refusal>;
 
 impl TicketExchange {
     pub(super) fn new(context: Box<dyn SecurityContext>, form: Form) -> TicketExchange {
-        TicketExchange { context, form, stage: Stage::Chosen }
+        TicketExchange { context, form, stage: TicketStage::Chosen }
     }
 
     /// The reply that names the mechanism, if the first token of the client was for another one.
@@ -76,7 +76,7 @@ impl TicketExchange {
             Token::Init(_) => return Err(Refusal::OutOfTurn),
         };
         match (response.response_token, response.mech_list_mic) {
-            (Some(token), mic) if !matches!(self.stage, Stage::MicAwaited(_)) => {
+            (Some(token), mic) if !matches!(self.stage, TicketStage::MicAwaited(_)) => {
                 self.advance(token, mic, false)
             }
             (None, Some(mic)) => self.conclude(mic),
@@ -89,7 +89,7 @@ impl TicketExchange {
         let (reply, ticket) = match self.context.step(token)? {
             ContextStep::Continue(reply) => {
                 let reply = self.wrap(NegState::AcceptIncomplete, Some(&reply), None, first);
-                self.stage = Stage::Incomplete;
+                self.stage = TicketStage::Incomplete;
                 return Ok((Step::Continue(reply), Some(self)));
             }
             ContextStep::Done(reply, ticket) => (reply, ticket),
@@ -108,7 +108,7 @@ impl TicketExchange {
         if required {
             let own = self.context.get_mic(&list)?;
             let reply = self.wrap(NegState::AcceptIncomplete, Some(&reply), Some(&own), first);
-            self.stage = Stage::MicAwaited(login);
+            self.stage = TicketStage::MicAwaited(login);
             return Ok((Step::Continue(reply), Some(self)));
         }
         let reply = self.wrap(NegState::AcceptCompleted, Some(&reply), None, first);
@@ -118,7 +118,7 @@ impl TicketExchange {
     /// Takes the client's MIC after the context is established.
     fn conclude(mut self, mic: &[u8]) -> Turn {
         let Form::Spnego { mech_list, .. } = &self.form else { return Err(Refusal::OutOfTurn) };
-        let Stage::MicAwaited(login) = self.stage else { return Err(Refusal::OutOfTurn) };
+        let TicketStage::MicAwaited(login) = self.stage else { return Err(Refusal::OutOfTurn) };
         if !self.context.verify_mic(mech_list, mic) {
             return Err(Refusal::WrongMechListMic);
         }

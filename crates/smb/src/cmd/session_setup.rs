@@ -216,7 +216,8 @@ impl LogOn<'_, '_> {
         let signs = config.signing == Signing::Required
             || parsed.security_mode.contains(SecurityMode::SIGNING_REQUIRED)
             || self.negotiated.client_security.contains(SecurityMode::SIGNING_REQUIRED);
-        let is_owner = same_name(session.user_name(), &identity.name);
+        // A user of the domain may have the name of a local one, and has another SID.
+        let is_owner = same_name(session.user_name(), &identity.name) && session.sid() == Some(identity.sid);
         match setup.purpose {
             Purpose::New => {
                 // This comes before the session is valid, so that a binding never sees other settings.
@@ -394,7 +395,8 @@ impl LogOn<'_, '_> {
     fn end_previous(&self, session: &Session, previous: u64) {
         let server = &self.connection.server;
         let Some(old) = server.session(previous).filter(|old| old.id != session.id) else { return };
-        if old.state() == SessionState::Valid && old.user_name() == session.user_name() {
+        let is_its_user = old.user_name() == session.user_name() && old.sid() == session.sid();
+        if old.state() == SessionState::Valid && is_its_user {
             let user = old.user_name();
             tracing::info!(session = old.id, by = session.id, user, "session replaced by its client");
             server.end_session(&old, self.request.cause());
