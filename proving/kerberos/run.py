@@ -99,9 +99,11 @@ class Server:
             self._process.wait(10)
 
 
-def smbclient(port: int, ticket: dict[str, str], *options: str, host: str = HOST) -> subprocess.CompletedProcess[str]:
-    """Write and read a file with smbclient."""
+def smbclient(port: int, ticket: dict[str, str], *options: str, host: str = HOST, clock: str = "") -> subprocess.CompletedProcess[str]:
+    """Write and read a file with smbclient, whose clock may be off."""
     command = ["smbclient", f"//{host}/files", "-I", "127.0.0.1", "-p", str(port), *options, "-c", "put /etc/passwd copy; get copy -"]
+    if clock:
+        command = ["faketime", "-f", clock, *command]
     return subprocess.run(command, env={**os.environ, **ticket}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
                           check=False)
 
@@ -113,10 +115,10 @@ def by_ticket(port: int, ticket: dict[str, str], *options: str, host: str = HOST
         raise CaseFailed(f"smbclient: {done.stdout[-200:]}{done.stderr[-300:]}")
 
 
-def refused(server: Server, ticket: dict[str, str], status: str, line: str, host: str = HOST) -> None:
+def refused(server: Server, ticket: dict[str, str], status: str, line: str, host: str = HOST, clock: str = "") -> None:
     """Log on with a ticket that must be refused with a status and a line in the log."""
     before = len(server.log())
-    done = smbclient(server.port, ticket, "--use-kerberos=required", "-N", host=host)
+    done = smbclient(server.port, ticket, "--use-kerberos=required", "-N", host=host, clock=clock)
     if not done.returncode or status not in done.stdout + done.stderr:
         raise CaseFailed(f"not {status}: {done.stdout[-200:]}{done.stderr[-300:]}")
     if line not in server.log()[before:]:
@@ -199,6 +201,11 @@ class Suite:
         stranger = realm.log_on("stranger", PASSWORD, self.directory / "cache-of-stranger")
         self.case("a principal that is no user",
                   lambda: refused(server, stranger, "NT_STATUS_LOGON_FAILURE", "trunkline user add stranger"))
+        # The ticket of the service is in the cache, so the client needs no KDC, which would refuse its clock.
+        realm.run(["kvno", f"cifs/{HOST}"], **ticket)
+        for clock in ("+10m", "-10m"):
+            self.case(f"a clock that is off by {clock}",
+                      partial(refused, server, ticket, "NT_STATUS_TIME_DIFFERENCE_AT_DC", "timedatectl", clock=clock))
         other = self.directory / "other.keytab"
         realm.add_service(f"cifs/missing.{DOMAIN}", other)
         self.case("a service without a key in the keytab",
@@ -282,7 +289,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tokens", type=int, default=3000)
     arguments = parser.parse_args()
-    lacking = realms.missing() + [program for program in ("smbclient", "smbtorture") if not shutil.which(program)]
+    lacking = realms.missing() + [program for program in ("smbclient", "smbtorture", "faketime") if not shutil.which(program)]
     if subprocess.run([PYTHON, "-c", "import gssapi"], capture_output=True, check=False).returncode:
         lacking.append("python3-gssapi")
     if lacking:
