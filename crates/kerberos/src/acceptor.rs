@@ -119,7 +119,7 @@ impl AcceptorContext {
     /// Checks the client's message integrity code of a message.
     ///
     /// # Errors
-    /// [`Cause::WrongKey`](crate::Cause::WrongKey) for a wrong one, and others.
+    /// [`Cause::WrongKey`] for a wrong one, and others.
     pub fn verify_mic(&mut self, message: &[u8], mic: &[u8]) -> Result<(), GssError> {
         self.context.verify(message, mic)
     }
