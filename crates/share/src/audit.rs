@@ -99,11 +99,13 @@ pub enum AuditedOperation {
     LogOn,
     /// A session ended.
     LogOff,
+    /// The server removed a file from the recycle folder for good.
+    Purge,
 }
 
 impl AuditedOperation {
     /// Each operation once.
-    pub const ALL: [AuditedOperation; 27] = {
+    pub const ALL: [AuditedOperation; 28] = {
         use AuditedOperation as O;
         [
             O::Open,
@@ -133,6 +135,7 @@ impl AuditedOperation {
             O::Disconnect,
             O::LogOn,
             O::LogOff,
+            O::Purge,
         ]
     };
 
@@ -167,6 +170,7 @@ impl AuditedOperation {
             AuditedOperation::Disconnect => "disconnect",
             AuditedOperation::LogOn => "logon",
             AuditedOperation::LogOff => "logoff",
+            AuditedOperation::Purge => "purge",
         }
     }
 
@@ -191,7 +195,9 @@ impl AuditedOperation {
                 AuditClasses::CREATE
             }
             AuditedOperation::Rename => AuditClasses::RENAME,
-            AuditedOperation::Remove | AuditedOperation::RemoveDirectory => AuditClasses::DELETE,
+            AuditedOperation::Remove | AuditedOperation::RemoveDirectory | AuditedOperation::Purge => {
+                AuditClasses::DELETE
+            }
             AuditedOperation::LookUp | AuditedOperation::Access => AuditClasses::REFUSED,
             AuditedOperation::Connect | AuditedOperation::Disconnect => AuditClasses::CONNECT,
             AuditedOperation::LogOn | AuditedOperation::LogOff => AuditClasses::empty(),
@@ -260,7 +266,8 @@ pub struct AuditEvent<'a> {
     pub path: Option<&'a [u8]>,
     /// The named stream.
     pub stream: Option<&'a [u8]>,
-    /// The new path of a rename or link, or the new name of a stream.
+    /// The new path of a rename or link, the new name of a stream, or the path of a removed file in the
+    /// recycle folder.
     pub new_path: Option<&'a [u8]>,
     /// The file.
     pub file: Option<NodeId>,

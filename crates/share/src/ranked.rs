@@ -38,8 +38,10 @@ pub(crate) struct Guard<G> {
 
 /// The value that a mutex guards.
 pub(crate) type MutexGuard<'a, T> = Guard<parking_lot::MutexGuard<'a, T>>;
-type ReadGuard<'a, T> = Guard<parking_lot::RwLockReadGuard<'a, T>>;
-type WriteGuard<'a, T> = Guard<parking_lot::RwLockWriteGuard<'a, T>>;
+/// Shared access to a value, until this is dropped.
+pub(crate) type ReadGuard<'a, T> = Guard<parking_lot::RwLockReadGuard<'a, T>>;
+/// The only access to a value, until this is dropped.
+pub(crate) type WriteGuard<'a, T> = Guard<parking_lot::RwLockWriteGuard<'a, T>>;
 
 #[cfg(not(debug_assertions))]
 const _: () = {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bitflags::bitflags;
 
+use crate::Identity;
 use crate::engine::parts::watched_tree::WatchedTree;
 use crate::ranked::{Mutex, Rank};
 
@@ -93,6 +94,8 @@ struct Pending {
 pub struct DirectoryWatch {
     /// The directory.
     pub(crate) directory: volume::NodeId,
+    /// The user who watches.
+    pub(crate) identity: Arc<Identity>,
     filter: ChangeFilter,
     pub(crate) recursive: bool,
     max_bytes: usize,
@@ -120,12 +123,14 @@ pub(crate) enum CollectedChanges {
 impl DirectoryWatch {
     pub(crate) fn new(
         directory: volume::NodeId,
+        identity: Arc<Identity>,
         filter: ChangeFilter,
         recursive: bool,
         max_bytes: usize,
     ) -> DirectoryWatch {
         DirectoryWatch {
             directory,
+            identity,
             filter,
             recursive,
             max_bytes,
@@ -217,8 +222,25 @@ mod tests {
     use super::*;
     use crate::{Refusal, Ticket};
 
+    fn nobody() -> Arc<Identity> {
+        Arc::new(Identity {
+            name: String::new(),
+            sid: volume::security::well_known::NULL,
+            groups: Vec::new(),
+            uid: 0,
+            gid: 0,
+            host_groups: Vec::new(),
+            actor: None,
+            administrator: false,
+            unbound: false,
+            limit: volume::security::Rights::empty(),
+            home: None,
+        })
+    }
+
     fn watch(max_bytes: usize) -> DirectoryWatch {
-        DirectoryWatch::new(volume::NodeId { device: 1, inode: 1 }, ChangeFilter::FILE_NAME, false, max_bytes)
+        let id = volume::NodeId { device: 1, inode: 1 };
+        DirectoryWatch::new(id, nobody(), ChangeFilter::FILE_NAME, false, max_bytes)
     }
 
     fn added(name: &str) -> Change {

@@ -19,6 +19,12 @@ pub(crate) enum Rank {
     HostEvents,
     /// `WatchedTree::walk`: a tree of directories is walked for the watches on it.
     TreeWalk,
+    /// `RecycleBin::links`: one of several names of a file is removed for good.
+    LinkRemoval,
+    /// `RecycleBin::turn`: one thread at a time searches the recycle folder, or makes room.
+    RecycleTurn,
+    /// `RecycleBin::moves`: clients move directories, or a file of the recycle folder is removed for good.
+    RecycleMoves,
     /// `Directory::changing`: one change of names in a directory at a time. Two directories: by address.
     NamesChange,
     /// `Directory::contents`: its index of names and known subdirectories. The one of another directory is

@@ -9,7 +9,7 @@ use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::engine::operations::data::{check_data, check_ranges};
 use crate::engine::services::expiry::is_conflict;
-use crate::{Attributes, CallResult, Caller, Info, LockOwner, Open, RangeKind, Refusal};
+use crate::{Attributes, CallResult, Caller, Cause, Info, LockOwner, Open, RangeKind, Refusal};
 
 /// One side of a copy.
 #[derive(Debug, Clone, Copy)]
@@ -36,7 +36,9 @@ impl Share {
         let ask = || self.before_copy(caller, from, to, len);
         let ask = || self.retry_past_expired(caller, files, is_conflict, ask);
         self.change_data(caller, to.open, ask, |()| {
-            self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len, caller.now))
+            let copy =
+                || self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len, caller.now));
+            self.with_room_to_copy(from, to, len, caller.cause(), copy)
         })
     }
 
@@ -70,7 +72,30 @@ impl Share {
             Ok(())
         };
         let ask = || self.require_for(caller, to.open, Need::Change);
-        self.change_data(caller, to.open, ask, |()| self.keeping_times(to.open, caller.now, clone))
+        self.change_data(caller, to.open, ask, |()| {
+            let clone = || self.keeping_times(to.open, caller.now, clone);
+            self.with_room_to_copy(from, to, shared + copied, caller.cause(), clone)
+        })
+    }
+
+    /// Runs a copy. If there is too little room for it, the oldest recycled files are removed for good, and
+    /// it runs again. A copy inside of one stream may have changed its own source, and is not run again.
+    fn with_room_to_copy<T>(
+        &self,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
+        len: u64,
+        cause: Cause,
+        copy: impl Fn() -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        if Arc::ptr_eq(&from.open.stream, &to.open.stream) {
+            return copy();
+        }
+        let needed = || {
+            let size = from.open.data.stat().map_or(0, |stat| stat.size);
+            len.min(size.saturating_sub(from.at))
+        };
+        self.with_recycle_room(to.open, needed, cause, copy)
     }
 
     /// How many of `len` bytes can share storage, and how many behind them must be copied. The client counts

@@ -63,7 +63,7 @@ impl Share {
         if let Err(why) = checked.and_then(|()| self.check_fairness(caller)) {
             return CallResult::Refused(why);
         }
-        let mut from = from;
+        let (mut from, mut made_room) = (from, 0);
         for _ in 0..MAX_ATTEMPTS {
             match self.past_shortage(caller.now, || self.attempt(caller, from, request, met)) {
                 Ok(Attempt::Done(opened)) => return CallResult::Done(*opened),
@@ -71,7 +71,16 @@ impl Share {
                 Ok(Attempt::Wait(ticket)) if self.waits().is_over(ticket) => {}
                 Ok(Attempt::Wait(ticket)) => return CallResult::Wait(ticket),
                 Ok(Attempt::Again) => {}
-                Err(Refusal::NoSpace) if self.make_recycle_room(caller.cause()) => {}
+                Err(Refusal::NoSpace)
+                    if self.make_recycle_room(
+                        met.get().unwrap_or(self.root().id),
+                        request.allocation,
+                        made_room,
+                        caller.cause(),
+                    ) =>
+                {
+                    made_room += 1;
+                }
                 Err(Refusal::HostKeeps) => return self.try_later(caller),
                 Err(why) => return CallResult::Refused(why),
             }

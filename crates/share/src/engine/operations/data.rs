@@ -96,8 +96,12 @@ impl Share {
         let ask = || self.retry_past_expired_at(open.file.id, caller, ask);
         let written = self.change_data(caller, open, ask, |begin| match appends(open, at) {
             true => self.append(caller, open, owner, data, through),
-            false => self
-                .with_recycle_room(caller.cause(), || self.write_now(open, begin, data, through, caller.now)),
+            false => self.with_recycle_room(
+                open,
+                || len,
+                caller.cause(),
+                || self.write_now(open, begin, data, through, caller.now),
+            ),
         });
         if matches!(written, CallResult::Done(())) {
             self.audit_write(open, len);

@@ -398,6 +398,8 @@ impl Share {
             return Ok(true);
         }
         let (old, new) = (from.entry(&name), to.parent.entry(&to.name));
+        let moves_tree = open.file.is_directory && self.settings().recycle.is_some();
+        let no_purge = moves_tree.then(|| self.recycle_bin().hold_purges());
         let locks = change_both(old, new);
         let stands = to
             .there
@@ -443,7 +445,8 @@ impl Share {
         }
         // Only now: a request that removes either name next must know where this one is, and what it has
         // replaced.
-        drop(locks);
+        drop((locks, no_purge));
+        self.note_recycled_moved(open, &from, &to.parent);
         if let (Some((_, id, kind)), Ok(())) = (stands, &cleared) {
             self.audit_replaced(caller, new, *id, *kind);
         }

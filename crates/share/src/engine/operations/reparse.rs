@@ -46,6 +46,7 @@ impl Share {
     fn set_reparse_now(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: &[u8]) -> Result<(), Refusal> {
         self.check_note_change(open)?;
         self.check_not_home(caller.identity, open)?;
+        self.check_not_recycle_folder(open)?;
         if bytes.len() < 8 || bytes.len() > MAX_REPARSE {
             return Err(Refusal::Invalid);
         }
@@ -105,6 +106,7 @@ impl Share {
     fn make_link_now(&self, caller: &Caller<'_>, open: &Arc<Open>, text: &[u8]) -> Result<(), Refusal> {
         self.check_note_change(open)?;
         self.check_not_home(caller.identity, open)?;
+        self.check_not_recycle_folder(open)?;
         let link = open.link.as_ref().ok_or(Refusal::AccessDenied)?;
         if text.is_empty() || open.stream.is_named {
             return Err(Refusal::Invalid);

@@ -26,7 +26,8 @@ impl Share {
     /// Truncates or extends the open stream.
     // MS-FSA 2.1.5.15.5
     pub fn set_size(&self, caller: &Caller<'_>, open: &Arc<Open>, size: u64) -> CallResult<()> {
-        let set = self.change(caller, open, || {
+        let grows = || size.saturating_sub(open.data.stat().map_or(0, |stat| stat.size));
+        let set = self.change(caller, open, grows, || {
             if size > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
             }
@@ -39,7 +40,8 @@ impl Share {
     /// Backs the first `bytes` with storage. Fewer bytes than the size truncate the stream.
     // MS-FSA 2.1.5.15.1
     pub fn set_allocation(&self, caller: &Caller<'_>, open: &Arc<Open>, bytes: u64) -> CallResult<()> {
-        self.change(caller, open, || {
+        let grows = || bytes.saturating_sub(open.data.stat().map_or(0, |stat| stat.allocated));
+        self.change(caller, open, grows, || {
             if bytes > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
             }
@@ -63,7 +65,8 @@ impl Share {
 
     /// Backs a range with storage. The stream grows if the range goes beyond its end.
     pub fn allocate(&self, caller: &Caller<'_>, open: &Arc<Open>, range: Range<u64>) -> CallResult<()> {
-        self.change(caller, open, || {
+        let grows = || range.end.saturating_sub(range.start);
+        self.change(caller, open, grows, || {
             if range.start >= range.end || range.end > i64::MAX as u64 {
                 return Err(Refusal::Invalid);
             }
@@ -164,23 +167,29 @@ impl Share {
             CallResult::Done(()) => {}
             other => return other,
         }
-        self.change(caller, open, || {
-            let end = range.end.min(open.data.stat()?.size);
-            if range.start < end {
-                open.data.punch(range.start..end)?;
-                self.data_changed(open, caller.now)?;
-                self.audit_write(open, end - range.start);
-            }
-            Ok(())
-        })
+        self.change(
+            caller,
+            open,
+            || 0,
+            || {
+                let end = range.end.min(open.data.stat()?.size);
+                if range.start < end {
+                    open.data.punch(range.start..end)?;
+                    self.data_changed(open, caller.now)?;
+                    self.audit_write(open, end - range.start);
+                }
+                Ok(())
+            },
+        )
     }
 
     /// Runs a change of data for which the right to write is enough, after all caches of the data are
-    /// released.
+    /// released. It needs at most `needed` bytes of storage.
     fn change(
         &self,
         caller: &Caller<'_>,
         open: &Arc<Open>,
+        needed: impl Fn() -> u64,
         act: impl Fn() -> Result<(), Refusal>,
     ) -> CallResult<()> {
         if !open.granted.contains(Rights::WRITE_DATA) {
@@ -192,7 +201,9 @@ impl Share {
         }
         let ask = || self.require_for(caller, open, Need::Change);
         self.change_data(caller, open, ask, |()| {
-            self.with_recycle_room(caller.cause(), || self.keeping_times(open, caller.now, &act))
+            self.with_recycle_room(open, needed, caller.cause(), || {
+                self.keeping_times(open, caller.now, &act)
+            })
         })
     }
 

@@ -42,7 +42,8 @@ impl Share {
         if own.is_some() {
             return Ok(());
         }
-        let watch = Arc::new(DirectoryWatch::new(open.file.id, filter, recursive, max_bytes));
+        let watch =
+            Arc::new(DirectoryWatch::new(open.file.id, open.party().identity, filter, recursive, max_bytes));
         self.watches().add(&watch);
         *own = Some(Arc::clone(&watch));
         drop(own);

@@ -1,5 +1,7 @@
 //! The recycle folder in numbers: its files and bytes, what was kept, and what was removed for good and why.
 //! It also has the state of the search for the files in the folder ([`FolderSearch`]).
+//!
+//! The search knows directories by their paths alone. So it holds no descriptor of the host between its steps.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;
@@ -8,14 +10,19 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use volume::{Name, NodeId, Time};
 
 use crate::engine::parts::names::directory::Directory;
-use crate::ranked::{Mutex, Rank};
+use crate::ranked::{Mutex, MutexGuard, Rank, ReadGuard, RwLock, WriteGuard};
 use crate::{ChangeFilter, ChangeKind};
 
-/// The most files that a search remembers as the oldest.
-const MOST_OLDEST: usize = 4096;
+/// The most files that a search remembers as the oldest. Each takes about 150 bytes of memory.
+pub(crate) const MOST_OLDEST: usize = 16_384;
+/// The number of locks for removals of names of files with several names. It is a power of two.
+const LINK_LOCKS: usize = 16;
 /// The time between two searches of an unchanged folder: it finds files whose time is over, and files that
 /// clients have taken out or removed.
 const AGAIN_AFTER_NS: u64 = 3600 * 1_000_000_000;
+
+/// The time between two searches because room is needed, if no file was kept in between.
+const ROOM_AFTER_NS: u64 = 1_000_000_000;
 
 /// The reason why a removed file was not kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +95,8 @@ pub(crate) struct RecycledFile {
     pub changed: Time,
     pub bytes: u64,
     pub id: NodeId,
-    pub parent: Arc<Directory>,
+    /// The names that lead from the recycle folder to its directory.
+    pub directory: Arc<[Name]>,
     pub name: Name,
 }
 
@@ -118,20 +126,23 @@ pub(crate) struct NameReport {
     pub name: Name,
     pub kind: ChangeKind,
     pub what: ChangeFilter,
+    /// The file, if it was removed from the recycle folder for good.
+    pub purged: Option<NodeId>,
 }
 
 /// A directory that a search has reached.
 pub(crate) struct SearchedDirectory {
-    pub directory: Arc<Directory>,
+    /// The names that lead to it from the recycle folder.
+    pub path: Arc<[Name]>,
     /// The cookie of the last entry that was looked at.
     pub cookie: u64,
-    /// The number of directories between it and the root of the share.
-    pub depth: usize,
 }
 
 /// A search through the recycle folder that goes on step by step.
 #[derive(Default)]
 pub(crate) struct FolderSearch {
+    /// The number of the settings under which it began.
+    generation: u64,
     /// The directories that remain, the next one last.
     pub left: Vec<SearchedDirectory>,
     pub files: u64,
@@ -155,14 +166,16 @@ impl FolderSearch {
 /// The state of the search.
 #[derive(Default)]
 struct SearchState {
+    /// The number of the settings in force. A search that began under others is of no use.
+    generation: u64,
     /// The search under way, while no thread goes on with it.
     running: Option<FolderSearch>,
-    /// Whether a thread goes on with it at this moment.
-    is_taken: bool,
     /// When the last one ended, on the monotonic clock; none: there was none under these settings.
     ended_ns: Option<u64>,
     /// The files that the last one found as the oldest, the oldest last.
     oldest: Vec<RecycledFile>,
+    /// The storage that these take, in bytes.
+    oldest_bytes: u64,
 }
 
 /// The recycle folder of a share.
@@ -176,9 +189,15 @@ pub(crate) struct RecycleBin {
     told: AtomicU8,
     /// More is kept than the rules allow, as far as is known.
     is_over: AtomicBool,
-    /// Whether a file was kept since the last search for room.
+    /// Whether the folder has got files that the last search cannot have found.
     has_new: AtomicBool,
     search: Mutex<SearchState>,
+    /// Held by the thread that goes on with the search, or makes room.
+    turn: Mutex<()>,
+    /// Held while a client moves a directory (as one of many), and while a file is purged (alone).
+    moves: RwLock<()>,
+    /// Held while one of several names of a file is removed for good, by the number of the file.
+    links: [Mutex<()>; LINK_LOCKS],
 }
 
 impl Default for RecycleBin {
@@ -193,6 +212,9 @@ impl Default for RecycleBin {
             is_over: AtomicBool::new(false),
             has_new: AtomicBool::new(false),
             search: Mutex::of_default(Rank::RecycleSearch),
+            turn: Mutex::of_default(Rank::RecycleTurn),
+            moves: RwLock::new(Rank::RecycleMoves, ()),
+            links: std::array::from_fn(|_| Mutex::of_default(Rank::LinkRemoval)),
         }
     }
 }
@@ -236,63 +258,111 @@ impl RecycleBin {
         self.told.load(Relaxed) & bit == 0 && self.told.fetch_or(bit, Relaxed) & bit == 0
     }
 
-    /// The settings are new: the folder is searched from the beginning.
+    /// The settings are new: the folder is searched from the beginning, and a search under way is of no use.
     pub fn restart(&self) {
         self.told.store(0, Relaxed);
         let mut state = self.search.lock();
-        let old = (state.running.take(), std::mem::take(&mut state.oldest));
-        state.ended_ns = None;
+        let generation = state.generation + 1;
+        let old = std::mem::replace(&mut *state, SearchState { generation, ..SearchState::default() });
         drop(state);
         drop(old);
     }
 
-    /// Space has run out: files that were removed since the last search count too.
-    pub fn need_room(&self) {
-        if self.has_new.swap(false, Relaxed) {
-            self.is_over.store(true, Relaxed);
+    /// The files in the folder are not those that the last search found.
+    pub fn note_new(&self) {
+        self.has_new.store(true, Relaxed);
+    }
+
+    /// The right to go on with the search, and to make room. Waits for the thread that has it.
+    pub fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock()
+    }
+
+    /// As [`RecycleBin::turn`]; none if another thread has it.
+    pub fn try_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.turn.try_lock()
+    }
+
+    /// No file is purged while this is held. A client that moves a directory holds it.
+    pub fn hold_purges(&self) -> ReadGuard<'_, ()> {
+        self.moves.read()
+    }
+
+    /// No client moves a directory while this is held.
+    pub fn hold_moves(&self) -> WriteGuard<'_, ()> {
+        self.moves.write()
+    }
+
+    /// Lets one thread at a time remove a name of a file that has several.
+    pub fn link_removal(&self, file: NodeId) -> MutexGuard<'_, ()> {
+        self.links[file.inode as usize & (LINK_LOCKS - 1)].lock()
+    }
+
+    /// Room is needed, and the known files are not enough: a search is due if there may be others.
+    pub fn need_room(&self, now_ns: u64) {
+        let mut state = self.search.lock();
+        let has_new = self.has_new.swap(false, Relaxed);
+        let is_old = state.ended_ns.is_none_or(|ended| now_ns.saturating_sub(ended) >= ROOM_AFTER_NS);
+        if has_new || is_old && self.files.load(Relaxed) > state.oldest.len() as u64 {
+            state.ended_ns = None;
         }
     }
 
-    /// The search to go on with, or an empty one if one is due; none if there is nothing to do now, or
-    /// another thread does it. Give it back with [`RecycleBin::put_back`] or [`RecycleBin::end`].
+    /// The search to go on with, or an empty one if one is due; none if there is nothing to do now. Give it
+    /// back with [`RecycleBin::put_back`] or [`RecycleBin::end`]. The caller has the turn.
     pub fn take(&self, now_ns: u64) -> Option<FolderSearch> {
         let mut state = self.search.lock();
-        if state.is_taken {
-            return None;
-        }
         let is_due = state.ended_ns.is_none_or(|ended| now_ns.saturating_sub(ended) >= AGAIN_AFTER_NS)
             || self.is_over.load(Relaxed);
-        let taken = state.running.take().or_else(|| is_due.then(FolderSearch::default));
-        state.is_taken = taken.is_some();
-        taken
+        let generation = state.generation;
+        let new = || FolderSearch { generation, ..FolderSearch::default() };
+        state.running.take().or_else(|| is_due.then(new))
     }
 
-    /// The search goes on later.
+    /// The search goes on later, unless the settings are others by now.
     pub fn put_back(&self, search: FolderSearch) {
         let mut state = self.search.lock();
-        state.is_taken = false;
-        state.running = Some(search);
+        if state.generation == search.generation {
+            state.running = Some(search);
+        }
     }
 
-    /// The search has seen the whole folder. Returns whether more is kept than `most`.
+    /// The search has seen the whole folder. Returns whether more is kept than `most`. The result of a search
+    /// that began under other settings does not count.
     pub fn end(&self, search: FolderSearch, now_ns: u64, most: u64) -> bool {
-        self.files.store(search.files, Relaxed);
-        self.bytes.store(search.bytes, Relaxed);
         let mut oldest = search.oldest.into_sorted_vec();
         oldest.reverse();
-        self.is_over.store(false, Relaxed);
         let mut state = self.search.lock();
-        state.is_taken = false;
+        if state.generation != search.generation {
+            return false;
+        }
+        self.files.store(search.files, Relaxed);
+        self.bytes.store(search.bytes, Relaxed);
+        self.is_over.store(false, Relaxed);
         state.ended_ns = Some(now_ns);
+        state.oldest_bytes = oldest.iter().map(|file| file.bytes).sum();
         let old = std::mem::replace(&mut state.oldest, oldest);
         drop(state);
         drop(old);
         search.bytes > most
     }
 
+    /// Whether the oldest files that are known take at least `bytes` of storage, and there is one.
+    pub fn can_give(&self, bytes: u64) -> bool {
+        let state = self.search.lock();
+        !state.oldest.is_empty() && state.oldest_bytes >= bytes
+    }
+
     /// Takes the oldest file that is known.
     pub fn take_oldest(&self) -> Option<RecycledFile> {
-        self.search.lock().oldest.pop()
+        let mut state = self.search.lock();
+        let oldest = state.oldest.pop()?;
+        state.oldest_bytes = state.oldest_bytes.saturating_sub(oldest.bytes);
+        // The next search finds further ones before they are needed.
+        if state.oldest.len() == MOST_OLDEST / 4 && self.files.load(Relaxed) > state.oldest.len() as u64 + 1 {
+            self.is_over.store(true, Relaxed);
+        }
+        Some(oldest)
     }
 
     /// Whether the known files take more than `most`. Then the folder is searched again soon.

@@ -10,7 +10,7 @@ use crate::engine::parts::names::directory::{Directories, Directory};
 use crate::engine::parts::watched_tree::WatchedTree;
 use crate::engine::values::descriptors::Descriptors;
 use crate::ranked::{Mutex, Rank};
-use crate::{Change, ChangeFilter, DirectoryWatch, Refusal, Ticket};
+use crate::{Change, ChangeFilter, DirectoryWatch, Identity, Refusal, Ticket};
 
 /// Every watch, by its directory.
 pub(crate) struct Watches {
@@ -42,8 +42,13 @@ impl Watches {
     }
 
     /// Reports changes in directories that belong together. Each watch gets all of them that it covers at
-    /// once. Returns the requests to wake.
-    pub fn report(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) -> Vec<Ticket> {
+    /// once, if `passes` lets its user through all directories between. Returns the requests to wake.
+    pub fn report(
+        &self,
+        changes: Vec<(&Arc<Directory>, Change)>,
+        what: ChangeFilter,
+        passes: &dyn Fn(&Arc<Identity>, &Arc<Directory>) -> bool,
+    ) -> Vec<Ticket> {
         if self.is_empty() {
             return Vec::new();
         }
@@ -57,11 +62,25 @@ impl Watches {
                     None => heard.push((watch, vec![change.clone()])),
                 }
             };
-            self.on(directory.id).into_iter().for_each(|watch| hear(watch, &change));
+            // The folder of a user is a secret itself.
+            let mut between: Vec<_> = change
+                .path
+                .first()
+                .and_then(|name| directory.child(name, true))
+                .into_iter()
+                .map(|(_, named)| named)
+                .collect();
+            let may_hear = |watch: &Arc<DirectoryWatch>, between: &[Arc<Directory>]| {
+                between.iter().all(|directory| passes(&watch.identity, directory))
+            };
+            let near = self.on(directory.id).into_iter().filter(|watch| may_hear(watch, &between));
+            near.for_each(|watch| hear(watch, &change));
+            between.push(Arc::clone(directory));
             for (above, name) in directory.ancestors() {
                 change.path.insert(0, name);
                 let deep = self.on(above.id).into_iter().filter(|watch| watch.recursive);
-                deep.for_each(|watch| hear(watch, &change));
+                deep.filter(|watch| may_hear(watch, &between)).for_each(|watch| hear(watch, &change));
+                between.push(above);
             }
         }
         heard.into_iter().flat_map(|(watch, changes)| watch.add(changes, what)).collect()

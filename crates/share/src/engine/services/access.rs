@@ -11,7 +11,7 @@ use crate::engine::parts::names::directory::Directory;
 use crate::engine::values::host_lists::{HostIdMap, lists_of};
 use crate::engine::values::protection::Security;
 use crate::engine::values::record::Record;
-use crate::{Caller, Options, Refusal};
+use crate::{Caller, ClientKey, Identity, Options, Refusal};
 
 /// Bits that no client may ask for.
 // MS-FSA 2.1.5.1
@@ -154,6 +154,14 @@ impl Share {
             && (!self.settings().enforce
                 || security::granted(&security.descriptor, &self.token(caller, Options::empty()), rights)
                     .is_ok())
+    }
+
+    /// Whether a stored descriptor lets a user pass.
+    pub(crate) fn may_pass(&self, identity: &Arc<Identity>, security: &Security) -> bool {
+        let now = wire::Now { mono_ns: 0, wall_ns: 0 };
+        let client = ClientKey(0);
+        let caller = Caller { identity, client, waiter: None, now, origin: None, details: None };
+        self.may(&caller, security, Rights::TRAVERSE)
     }
 
     /// Splits the rights that a caller asks for, and refuses those that the share never gives to such a

@@ -197,6 +197,18 @@ impl Share {
         });
     }
 
+    /// Tells that the server removed a file from the recycle folder for good. No user asked for that.
+    pub(crate) fn audit_purge(&self, directory: &Arc<Directory>, name: &Name, file: NodeId) {
+        if !self.audits(AuditedOperation::Purge.classes()) {
+            return;
+        }
+        PATHS.with_borrow_mut(|(path, _)| {
+            AuditedPath::In(directory, name).write(path);
+            let event = AuditEvent::of(AuditedOperation::Purge, None);
+            self.tell(AuditEvent { path: Some(path), file: Some(file), ..event });
+        });
+    }
+
     /// Tells of the end of a request to open.
     #[cold]
     pub(crate) fn audit_create(

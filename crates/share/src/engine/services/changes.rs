@@ -12,7 +12,7 @@ use crate::engine::parts::names::directory::{Directory, DirectoryEntry};
 use crate::engine::parts::recycle_bin::NameReport;
 use crate::engine::values::effects::Effects;
 use crate::open::UNSEEN;
-use crate::{Cause, Change, ChangeFilter, ChangeKind, Open};
+use crate::{Cause, Change, ChangeFilter, ChangeKind, Identity, Open};
 
 impl Share {
     /// Reports a change of the file that a name leads to.
@@ -87,6 +87,9 @@ impl Share {
     pub(crate) fn report_names(&self, reports: &[NameReport], requester: &Requester, cause: Cause) {
         for report in reports {
             self.entries_changed(&report.directory, requester, cause);
+            if let Some(file) = report.purged {
+                self.audit_purge(&report.directory, &report.name, file);
+            }
         }
         for what in [ChangeFilter::DIR_NAME, ChangeFilter::FILE_NAME] {
             let of_kind = reports.iter().filter(|report| report.what == what);
@@ -102,9 +105,19 @@ impl Share {
         }
     }
 
-    /// Reports changes in directories that belong together.
+    /// Reports changes in directories that belong together. Who may not pass a directory does not hear of
+    /// what happens in it.
     fn report_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
-        self.wake_all(self.watches().report(changes, what));
+        let hears = |identity: &Arc<Identity>, directory: &Arc<Directory>| self.passes(identity, directory);
+        self.wake_all(self.watches().report(changes, what, &hears));
+    }
+
+    /// Whether a user may know of changes in a directory. Only the descriptors of the folders in the recycle
+    /// folder say no.
+    fn passes(&self, identity: &Arc<Identity>, directory: &Arc<Directory>) -> bool {
+        let Ok(security) = self.directory_security(directory) else { return true };
+        let guards = security.is_stored && security.descriptor.guards_path();
+        !guards || self.may_pass(identity, &security)
     }
 
     /// Reports the writes through an open that were not reported yet.

@@ -8,7 +8,7 @@ use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
 use crate::engine::services::audit::{AuditedPath, AuditedStep};
-use crate::engine::services::recycle::Removal;
+use crate::engine::services::recycle::{RecycleResult, Removal};
 use crate::engine::values::effects::Effects;
 use crate::open::OpenParty;
 use crate::{AuditClasses, AuditedOperation, Cause, ChangeFilter, ChangeKind, Open, Options, Refusal};
@@ -191,7 +191,15 @@ impl Share {
         cause: Cause,
     ) -> Result<(), Refusal> {
         let is_directory = open.file.is_directory;
-        if !is_directory && self.recycle_instead(open, link, requester, by, cause) {
+        let last_names = if is_directory { None } else { self.link_removal(open) };
+        let removal = Removal {
+            open,
+            link,
+            identity: &by.identity,
+            has_other_names: last_names.is_some(),
+            now: cause.now,
+        };
+        if !is_directory && self.recycle_instead(removal, requester, by, cause) {
             return Ok(());
         }
         let (mut parent, mut name) = link.parent_and_name();
@@ -207,7 +215,7 @@ impl Share {
         }
         parent.node.remove(&name, is_directory, by.identity.actor.as_ref())?;
         parent.removed(&name);
-        drop(changing);
+        drop((changing, last_names));
         if is_directory {
             self.directories().forget(open.file.id);
         }
@@ -226,24 +234,25 @@ impl Share {
     /// there.
     fn recycle_instead(
         &self,
-        open: &Open,
-        link: &Arc<HardLinkedName>,
+        removal: Removal<'_>,
         requester: &Requester,
         by: &OpenParty,
         cause: Cause,
     ) -> bool {
         let settings = self.settings();
         let Some(rules) = settings.recycle.as_deref() else { return false };
-        let mut told = Vec::new();
-        let removal = Removal { open, link, identity: &by.identity, now: cause.now };
-        let is_kept = self.recycle(rules, removal, &mut told);
+        let (open, mut told) = (removal.open, Vec::new());
+        let result = self.recycle(rules, removal, &mut told);
         self.report_names(&told, requester, cause);
-        if is_kept && self.audits(AuditClasses::DELETE) {
-            let (parent, name) = link.parent_and_name();
+        if let RecycleResult::Kept(kept) = &result
+            && self.audits(AuditClasses::DELETE)
+        {
+            let (parent, name) = removal.link.parent_and_name();
             let path = Some(AuditedPath::In(&parent, &name));
-            self.tell_by(by, open, AuditedStep { path, ..AuditedStep::of(removal_of(open)) }, None);
+            let new_path = Some(AuditedPath::In(&kept.folder, &kept.name));
+            self.tell_by(by, open, AuditedStep { path, new_path, ..AuditedStep::of(removal_of(open)) }, None);
         }
-        is_kept
+        !matches!(result, RecycleResult::Final)
     }
 
     /// Undoes a reservation that did not become an open.

@@ -16,10 +16,13 @@ use crate::engine::parts::names::directory::{Directory, KnownName, change_both};
 use crate::engine::parts::recycle_bin::{FinalRemoval, NameReport};
 use crate::engine::services::recycle_folders::{MAX_VERSIONS, NoFolder, reason_of};
 use crate::engine::values::recycle::{RecycleRules, versioned};
+use crate::ranked::MutexGuard;
 use crate::{ChangeFilter, ChangeKind, Identity, Open, Refusal};
 
 /// How often a move begins anew because names change during it, or because room was made for it.
 const MAX_ATTEMPTS: usize = 4;
+/// The storage that a new folder needs, in bytes.
+const FOLDER_BYTES: u64 = 4096;
 
 /// The removal of a name, as a client asked for it.
 #[derive(Clone, Copy)]
@@ -27,13 +30,32 @@ pub(super) struct Removal<'a> {
     pub open: &'a Open,
     pub link: &'a Arc<HardLinkedName>,
     pub identity: &'a Identity,
+    /// Whether the file has other names, and keeps them ([`Share::link_removal`]).
+    pub has_other_names: bool,
     pub now: Now,
+}
+
+/// The name that a removed file has in the recycle folder.
+pub(super) struct RecycledName {
+    pub folder: Arc<Directory>,
+    pub name: Name,
+}
+
+/// The end of a removal in a share that keeps removed files.
+pub(super) enum RecycleResult {
+    /// The file is in the recycle folder.
+    Kept(RecycledName),
+    /// Another request has removed the name meanwhile, or replaced it.
+    Gone,
+    /// The name is there, and is to be removed for good.
+    Final,
 }
 
 /// One attempt to move a file.
 enum MoveAttempt {
-    /// The file is in the recycle folder, or its name is gone anyway.
-    Done,
+    Done(RecycledName),
+    /// The name is gone.
+    Gone,
     /// Names have changed.
     Again,
     /// It is impossible.
@@ -41,26 +63,25 @@ enum MoveAttempt {
 }
 
 impl Share {
-    /// Moves a file that is to be removed into the recycle folder. False: it is still there, and to be
-    /// removed for good. The caller reports the changes in `told`.
+    /// Moves a file that is to be removed into the recycle folder. The caller reports the changes in `told`.
     pub(super) fn recycle(
         &self,
         rules: &RecycleRules,
         removal: Removal<'_>,
         told: &mut Vec<NameReport>,
-    ) -> bool {
+    ) -> RecycleResult {
         let (parent, name) = removal.link.parent_and_name();
         let stat = removal.open.node.stat();
         if self.is_in_recycle_folder(rules, &parent) {
             // That one was meant.
             self.recycle_bin().count_gone(stat.map_or(0, |stat| stat.allocated), false);
-            return false;
+            return RecycleResult::Final;
         }
         let impossible = match stat {
-            Ok(stat) => match self.reason_to_remove(rules, &name, &stat) {
+            Ok(stat) => match self.reason_to_remove(rules, removal, &name, &stat) {
                 Some(why) => why,
                 None => match self.move_to_recycle_folder(rules, removal, &stat, told) {
-                    Ok(()) => return true,
+                    Ok(result) => return result,
                     Err(why) => why,
                 },
             },
@@ -69,13 +90,45 @@ impl Share {
         if self.recycle_bin().count_removed(impossible) {
             self.tell_final_removal(rules, impossible);
         }
-        false
+        RecycleResult::Final
     }
 
-    fn reason_to_remove(&self, rules: &RecycleRules, name: &Name, stat: &Stat) -> Option<FinalRemoval> {
+    /// The right to remove one of several names of a file for good; none if the file has one name. The number
+    /// of names stays while this is held, as far as clients are concerned. Otherwise two clients that remove
+    /// the last two names at the same moment would each see another name, and the data would be lost.
+    pub(super) fn link_removal(&self, open: &Open) -> Option<MutexGuard<'_, ()>> {
+        let has_several = || open.node.stat().is_ok_and(|stat| stat.links > 1);
+        if self.settings().recycle.is_none() || !has_several() {
+            return None;
+        }
+        let turn = self.recycle_bin().link_removal(open.file.id);
+        has_several().then_some(turn)
+    }
+
+    /// A client has moved a name. A file that it has taken out of the recycle folder is no longer counted.
+    pub(crate) fn note_recycled_moved(&self, open: &Open, from: &Arc<Directory>, to: &Arc<Directory>) {
+        let settings = self.settings();
+        let Some(rules) = settings.recycle.as_deref() else { return };
+        let is_kept = |directory| self.is_in_recycle_folder(rules, directory);
+        match (is_kept(from), is_kept(to)) {
+            (true, false) if !open.is_directory() => {
+                self.recycle_bin().count_gone(open.node.stat().map_or(0, |stat| stat.allocated), false);
+            }
+            (true, _) | (_, true) => self.recycle_bin().note_new(),
+            (false, false) => {}
+        }
+    }
+
+    fn reason_to_remove(
+        &self,
+        rules: &RecycleRules,
+        removal: Removal<'_>,
+        name: &Name,
+        stat: &Stat,
+    ) -> Option<FinalRemoval> {
         if stat.kind != NodeKind::File {
             Some(FinalRemoval::Special)
-        } else if stat.links > 1 {
+        } else if removal.has_other_names {
             Some(FinalRemoval::Linked)
         } else if rules.excludes(name) {
             Some(FinalRemoval::Excluded)
@@ -94,8 +147,8 @@ impl Share {
         removal: Removal<'_>,
         stat: &Stat,
         told: &mut Vec<NameReport>,
-    ) -> Result<(), FinalRemoval> {
-        let mut why = FinalRemoval::Failed;
+    ) -> Result<RecycleResult, FinalRemoval> {
+        let (mut why, mut made_room) = (FinalRemoval::Failed, 0);
         for _ in 0..MAX_ATTEMPTS {
             let (parent, _) = removal.link.parent_and_name();
             let folder = self.recycle_folder_for(rules, removal.identity, &parent, removal.now, told);
@@ -106,13 +159,16 @@ impl Share {
                 Err(no_folder) => MoveAttempt::Impossible(no_folder.reason()),
             };
             match attempt {
-                MoveAttempt::Done => {
+                MoveAttempt::Done(kept) => {
                     self.recycle_bin().count_kept(stat.allocated, rules.most_bytes);
-                    return Ok(());
+                    return Ok(RecycleResult::Kept(kept));
                 }
+                MoveAttempt::Gone => return Ok(RecycleResult::Gone),
                 MoveAttempt::Again => {}
-                MoveAttempt::Impossible(FinalRemoval::NoSpace) if self.purge_for_room(removal.now, told) => {
-                    why = FinalRemoval::NoSpace;
+                MoveAttempt::Impossible(FinalRemoval::NoSpace)
+                    if self.purge_for_room(FOLDER_BYTES, made_room, removal.now, told) =>
+                {
+                    (why, made_room) = (FinalRemoval::NoSpace, made_room + 1);
                 }
                 MoveAttempt::Impossible(why) => return Err(why),
             }
@@ -139,24 +195,31 @@ impl Share {
                 return MoveAttempt::Again;
             }
             if removal.open.file.state.lock().link(removal.link).is_some_and(|entry| entry.removed) {
-                return MoveAttempt::Done;
+                return MoveAttempt::Gone;
             }
             match self.move_to_name(&parent, &name, folder, &to_name, removal.identity) {
                 Ok(()) => {}
                 Err(Failure::Exists) => continue,
-                // Either the file or the folder is gone.
-                Err(Failure::NotFound | Failure::Stale) => return MoveAttempt::Again,
+                // The host has removed the file, or the purge the folder.
+                Err(Failure::NotFound | Failure::Stale) => match parent.node.stat_name(&name) {
+                    Err(Failure::NotFound) => return MoveAttempt::Gone,
+                    _ => return MoveAttempt::Again,
+                },
                 Err(failure) => return MoveAttempt::Impossible(reason_of(&failure.into())),
             }
             parent.removed(&name);
             folder.added(&to_name);
             drop(locks);
-            let what = ChangeFilter::FILE_NAME;
-            let (directory, kind) = (Arc::clone(&parent), ChangeKind::Removed);
-            told.push(NameReport { directory, name, kind, what });
-            let (directory, kind) = (Arc::clone(folder), ChangeKind::Added);
-            told.push(NameReport { directory, name: to_name, kind, what });
-            return MoveAttempt::Done;
+            let report = |directory: &Arc<Directory>, name: &Name, kind| NameReport {
+                directory: Arc::clone(directory),
+                name: name.clone(),
+                kind,
+                what: ChangeFilter::FILE_NAME,
+                purged: None,
+            };
+            told.push(report(&parent, &name, ChangeKind::Removed));
+            told.push(report(folder, &to_name, ChangeKind::Added));
+            return MoveAttempt::Done(RecycledName { folder: Arc::clone(folder), name: to_name });
         }
         MoveAttempt::Impossible(FinalRemoval::Failed)
     }

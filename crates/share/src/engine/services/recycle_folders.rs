@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use volume::security::{Ace, AceFlags, Acl, Control, Descriptor, Rights, Sid, well_known};
-use volume::{Failure, Name, NodeKind, OpenHow};
+use volume::{Failure, Name, Node, NodeKind, OpenHow, Stat};
 use wire::Now;
 
 use crate::engine::Share;
@@ -17,14 +17,19 @@ use crate::engine::parts::recycle_bin::{FinalRemoval, NameReport};
 use crate::engine::values::host_lists::shown_now;
 use crate::engine::values::record::Record;
 use crate::engine::values::recycle::{RecycleRules, versioned};
-use crate::{Attributes, ChangeFilter, ChangeKind, Identity, Refusal};
+use crate::{Attributes, ChangeFilter, ChangeKind, Identity, Open, Refusal};
 
 /// The most versions of one name in a directory of the recycle folder.
 pub(super) const MAX_VERSIONS: u32 = 100;
 /// Permission bits of the recycle folder: users of the host pass through and do not list it.
 const SHARED: u32 = 0o711;
-/// The name of a folder that is not complete yet. No client may make, move or remove it.
-const IN_THE_MAKING: &[u8] = b".recycle-new-folder";
+/// The name of a folder that is not complete yet. Another server that makes one at the same moment uses the
+/// same name with a number behind it. No client may make, move or remove it.
+const IN_THE_MAKING: &str = ".recycle-new-folder";
+/// The most folders that servers make in one directory at the same moment.
+const MOST_MAKERS: usize = 8;
+/// A folder that is not complete after this time was left behind by a server that was killed.
+const MAKING_SECONDS: i64 = 600;
 /// Permission bits of the folder of a user, and of those in it.
 const PRIVATE: u32 = 0o700;
 
@@ -109,8 +114,9 @@ impl Share {
     pub(crate) fn is_recycle_name(&self, parent: &Arc<Directory>, name: &Name) -> bool {
         let settings = self.settings();
         let Some(rules) = &settings.recycle else { return false };
+        let bytes = name.as_bytes();
         let is_folder = parent.id == self.root().id
-            && [rules.folder.as_bytes(), IN_THE_MAKING].iter().any(|own| same_folded(name.as_bytes(), own));
+            && (same_folded(bytes, rules.folder.as_bytes()) || is_in_the_making(bytes));
         is_folder || self.is_recycle_folder_by(rules, parent)
     }
 
@@ -120,6 +126,15 @@ impl Share {
     /// [`Refusal::AccessDenied`].
     pub(crate) fn check_not_recycle_name(&self, parent: &Arc<Directory>, name: &Name) -> Result<(), Refusal> {
         if self.is_recycle_name(parent, name) { Err(Refusal::AccessDenied) } else { Ok(()) }
+    }
+
+    /// Refuses to make the recycle folder itself, or the folder of a user, something else.
+    ///
+    /// # Errors
+    /// [`Refusal::AccessDenied`].
+    pub(crate) fn check_not_recycle_folder(&self, open: &Open) -> Result<(), Refusal> {
+        let place = open.link.as_ref().map(|link| link.parent_and_name());
+        place.map_or(Ok(()), |(parent, name)| self.check_not_recycle_name(&parent, &name))
     }
 
     /// Whether a directory is the recycle folder.
@@ -162,7 +177,7 @@ impl Share {
     ) -> Result<Arc<Directory>, NoFolder> {
         let shared = match self.find_recycle_folder(rules) {
             Err(NoFolder::Refused(Refusal::NotFound)) => {
-                self.make_folder(self.root(), &rules.folder, &NewFolder::shared(), told)?;
+                self.make_folder(self.root(), &rules.folder, &NewFolder::shared(), now, told)?;
                 self.find_recycle_folder(rules)?
             }
             other => other?,
@@ -171,7 +186,7 @@ impl Share {
         let name = self.folder_name(identity).ok_or(NoFolder::Foreign)?;
         let mut at = match self.folder_owned_by(&shared, &name, &identity.sid) {
             Err(NoFolder::Refused(Refusal::NotFound)) => {
-                self.make_folder(&shared, &name, &new, told)?;
+                self.make_folder(&shared, &name, &new, now, told)?;
                 self.folder_owned_by(&shared, &name, &identity.sid)?
             }
             other => other?,
@@ -220,7 +235,7 @@ impl Share {
             };
             let mut found = self.existing_folder(parent, &name);
             if found.as_ref().is_err_and(|why| *why == Refusal::NotFound) {
-                self.make_folder(parent, &name, new, told)?;
+                self.make_folder(parent, &name, new, now, told)?;
                 found = self.existing_folder(parent, &name);
             }
             if let Some(folder) = found? {
@@ -231,7 +246,7 @@ impl Share {
     }
 
     /// The directory of this name; none if another object has the name. A link is not followed.
-    fn existing_folder(
+    pub(super) fn existing_folder(
         &self,
         parent: &Arc<Directory>,
         name: &Name,
@@ -258,18 +273,22 @@ impl Share {
         parent: &Arc<Directory>,
         name: &Name,
         new: &NewFolder,
+        now: Now,
         told: &mut Vec<NameReport>,
     ) -> Result<(), NoFolder> {
-        let first = Name::new(IN_THE_MAKING).map_err(|_| NoFolder::Foreign)?;
-        let changing = parent.change(&[name, &first]);
-        let made = self.make_folder_as(parent, &first, new).and_then(|()| {
-            match parent.node.rename(&first, parent.node.as_ref(), name, false, None) {
+        self.remove_left_behind(parent, now);
+        let names = names_in_the_making();
+        let locked: Vec<&Name> = names.iter().chain([name]).collect();
+        let changing = parent.change(&locked);
+        let (first, node) = create_first(parent, &names, new.mode)?;
+        let made = self.complete_folder(node.as_ref(), new).and_then(|()| {
+            match parent.node.rename(first, parent.node.as_ref(), name, false, None) {
                 Err(Failure::Exists) => Ok(false),
                 moved => Ok(moved.map(|()| true)?),
             }
         });
         if !matches!(made, Ok(true)) {
-            let _not_even_made = parent.node.remove(&first, true, None);
+            let _not_even_made = parent.node.remove(first, true, None);
         }
         let is_new = made?;
         parent.added(name);
@@ -280,20 +299,28 @@ impl Share {
                 name: name.clone(),
                 kind: ChangeKind::Added,
                 what: ChangeFilter::DIR_NAME,
+                purged: None,
             });
         }
         Ok(())
     }
-
-    fn make_folder_as(&self, parent: &Arc<Directory>, name: &Name, new: &NewFolder) -> Result<(), Refusal> {
-        let node = match parent.node.create_directory(name, new.mode, None) {
-            // A server that was killed has left it.
-            Err(Failure::Exists) => {
-                parent.node.remove(name, true, None)?;
-                parent.node.create_directory(name, new.mode, None)?
+    /// Removes the folders that servers have left behind in a directory before they were complete.
+    pub(super) fn remove_left_behind(&self, parent: &Arc<Directory>, now: Now) {
+        for name in names_in_the_making() {
+            let is_old = |stat: Stat| stat.kind == NodeKind::Directory && is_left_behind(&stat, now);
+            if !parent.node.stat_name(&name).is_ok_and(is_old) {
+                continue;
             }
-            made => made?,
-        };
+            let changing = parent.change(&[&name]);
+            if parent.node.remove(&name, true, None).is_ok() {
+                parent.removed(&name);
+            }
+            drop(changing);
+        }
+    }
+
+    /// Gives a new folder its owner, its access list and its attributes.
+    fn complete_folder(&self, node: &dyn Node, new: &NewFolder) -> Result<(), Refusal> {
         if let Some((uid, gid)) = new.owner {
             match node.set_owner(Some(uid), Some(gid)) {
                 // A server without root owns all files itself.
@@ -302,11 +329,44 @@ impl Share {
             }
         }
         let bytes = new.descriptor.encode().map_err(|_| Refusal::Invalid)?;
-        self.put_descriptor(node.as_ref(), Some(&bytes))?;
-        let mut record = Record::load(node.as_ref())?;
+        self.put_descriptor(node, Some(&bytes))?;
+        let mut record = Record::load(node)?;
         (record.has_descriptor, record.attributes) = (true, new.attributes);
         let mode = volume::security::computed_mode(&new.descriptor);
-        record.shown = Some(shown_now(node.as_ref(), &node.stat()?, &record, mode)?);
-        self.put_record(node.as_ref(), &record)
+        record.shown = Some(shown_now(node, &node.stat()?, &record, mode)?);
+        self.put_record(node, &record)
     }
+}
+
+/// The names of folders that are not complete.
+fn names_in_the_making() -> Vec<Name> {
+    let numbered = (1..MOST_MAKERS).map(|number| format!("{IN_THE_MAKING}-{number}"));
+    let all = std::iter::once(IN_THE_MAKING.to_owned()).chain(numbered);
+    all.filter_map(|name| Name::new(name.as_bytes()).ok()).collect()
+}
+
+/// Whether a folder of this name is not complete.
+pub(super) fn is_in_the_making(name: &[u8]) -> bool {
+    let is_as_long = (IN_THE_MAKING.len()..=IN_THE_MAKING.len() + 2).contains(&name.len());
+    is_as_long && names_in_the_making().iter().any(|own| same_folded(name, own.as_bytes()))
+}
+
+/// Whether a folder that is not complete was left behind by a server that was killed.
+pub(super) fn is_left_behind(stat: &Stat, now: Now) -> bool {
+    now.wall_ns.div_euclid(1_000_000_000) - stat.changed.secs >= MAKING_SECONDS
+}
+
+/// Creates a folder under the first of these names that is free.
+fn create_first<'a>(
+    parent: &Directory,
+    names: &'a [Name],
+    mode: u32,
+) -> Result<(&'a Name, Arc<dyn Node>), Refusal> {
+    for name in names {
+        match parent.node.create_directory(name, mode, None) {
+            Err(Failure::Exists) => {}
+            made => return Ok((name, made?)),
+        }
+    }
+    Err(Refusal::Busy)
 }
