@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex};
 use common::{ALL, Client, READ, TestShare, WRITE, done, name, path, user};
 use share::{
     AuditClasses, AuditDetail, AuditEvent, AuditSink, ClientDetails, Config, Disposition, NewItem, Options,
-    Refusal,
+    RecycleRules, Refusal,
 };
+use volume::faulty::{FaultyVolume, PlannedFault, VolumeCall};
+use volume::memory::MemoryVolume;
 use volume::security::{Descriptor, Parts, Rights};
+use volume::{MeteredVolume, Volume};
 
 /// Events as text: operation, result, user, path, stream and new path, and the detail.
 #[derive(Default)]
@@ -56,10 +59,18 @@ struct Audited {
 
 impl Audited {
     fn new(classes: AuditClasses) -> Audited {
+        Audited::with(classes, Config::default(), |memory| Arc::new(memory))
+    }
+
+    fn with(
+        classes: AuditClasses,
+        config: Config,
+        wrap: impl FnOnce(MemoryVolume) -> Arc<dyn Volume>,
+    ) -> Audited {
         let ear = Arc::new(Ear::default());
         let audit: Option<Arc<dyn AuditSink>> = Some(Arc::<Ear>::clone(&ear));
         let name = "docs".to_owned();
-        let world = TestShare::with(Config { name, audit, audit_classes: classes, ..Config::default() });
+        let world = TestShare::over(Config { name, audit, audit_classes: classes, ..config }, wrap);
         Audited { world, ear }
     }
 
@@ -270,4 +281,72 @@ fn paths_of_a_user_with_a_home_are_told_from_the_root() {
     for wanted in ["create user1001@192.0.2.1 ann/file", " ann/file -> ann/new", " ann/new -> ann/none"] {
         assert!(heard.contains(wanted), "{heard}");
     }
+}
+
+/// A share that keeps removed files.
+fn keeping() -> Config {
+    let rules = RecycleRules {
+        folder: name(".recycle"),
+        keep_for: None,
+        most_bytes: u64::MAX,
+        largest_file: u64::MAX,
+        excluded: vec!["*.tmp".to_owned()],
+    };
+    Config { recycle: Some(Arc::new(rules)), ..Config::default() }
+}
+
+#[test]
+fn a_removed_file_is_told_with_its_path_in_the_recycle_folder_and_its_purge_too() {
+    let audited = Audited::with(AuditClasses::DELETE, keeping(), |memory| {
+        Arc::new(MeteredVolume::new(Arc::new(memory), None, None))
+    });
+    let ann = audited.client(1);
+    ann.make_directory("d");
+    for at in ["d/f", "d/x.tmp"] {
+        ann.make_with(at, &"x".repeat(40_000));
+        ann.close(&ann.open(at).options(Options::DELETE_ON_CLOSE).open());
+    }
+    assert_eq!(
+        audited.heard(),
+        ["unlink user1001@192.0.2.1 d/f -> .recycle/uid-1001/d/f", "unlink user1001@192.0.2.1 d/x.tmp",]
+    );
+    let share = &audited.world.share;
+    share.set_quota(Some(share.usage().unwrap().bytes)).unwrap();
+    ann.make_with("other", &"y".repeat(40_000));
+    assert_eq!(audited.heard(), ["purge ? .recycle/uid-1001/d/f"]);
+}
+
+#[test]
+fn a_name_that_two_remove_at_the_same_moment_makes_one_event() {
+    let mut plan = None;
+    let audited = Audited::with(AuditClasses::DELETE, keeping(), |memory| {
+        let faulty = FaultyVolume::new(Arc::new(memory));
+        plan = Some(Arc::clone(faulty.plan()));
+        Arc::new(faulty)
+    });
+    let plan = plan.unwrap();
+    let (ann, bob) = (audited.client(1), audited.client(1));
+    ann.make_with("first", "");
+    ann.close(&ann.open("first").options(Options::DELETE_ON_CLOSE).open());
+    ann.make_with("f", "text");
+    let first = ann.open("f").open();
+    let second = bob.open("f").open();
+    ann.call(|c| audited.world.share.set_delete_at_once(c, &first)).unwrap();
+    audited.heard();
+    plan.add(VolumeCall::Rename, 1, PlannedFault::Hold);
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| ann.close(&first));
+        assert!(plan.wait_held(1, std::time::Duration::from_secs(20)));
+        let asked = plan.count(VolumeCall::Stat);
+        let two = scope.spawn(|| bob.close(&second));
+        while plan.count(VolumeCall::Stat) < asked + 2 && !two.is_finished() {
+            std::thread::yield_now();
+        }
+        plan.release();
+        one.join().unwrap();
+        two.join().unwrap();
+    });
+    assert_eq!(audited.heard(), ["unlink user1001@192.0.2.1 f -> .recycle/uid-1001/f"]);
+    let summary = audited.world.share.recycle_summary().unwrap();
+    assert_eq!((summary.kept, summary.removed.iter().sum::<u64>()), (2, 0));
 }

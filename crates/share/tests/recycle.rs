@@ -248,6 +248,76 @@ fn others_hear_of_a_removal() {
 }
 
 #[test]
+fn a_watch_hears_nothing_of_the_folders_of_others() {
+    let world = TestShare::with(keeping(rules()));
+    let (alice, bob) = (world.client(1), world.client_of(2, user(1002)));
+    let admin = world.client_of(3, administrator());
+    alice.make_directory("d");
+    alice.make_with("first", "");
+    bob.make_with("of-bob", "");
+    bob.remove("of-bob");
+    let watched = |client: &Client, at: &str| {
+        let open = client.open(at).access(READ).open();
+        world.share.watch(&open, ChangeFilter::all(), true, 1 << 20).unwrap();
+        open
+    };
+    let seen = |open| -> Vec<String> {
+        let changes = match world.share.take_changes(open, None) {
+            CallResult::Done(changes) => changes,
+            other => panic!("{other:?}"),
+        };
+        let shown = |change: &share::Change| {
+            change.path.iter().map(|name| name.display().into_owned()).collect::<Vec<_>>().join("/")
+        };
+        changes.iter().map(shown).collect()
+    };
+    let [above, inside] = ["", ".recycle"].map(|at| watched(&bob, at));
+    let [own, all] = [&alice, &admin].map(|client| watched(client, ""));
+    alice.make_with("d/secret", "text");
+    alice.remove("first");
+    alice.remove("d/secret");
+    alice.make_with("end", "");
+    bob.make_with("end-of-bob", "");
+    bob.remove("end-of-bob");
+    let by_bob = seen(&above);
+    let of_alice = by_bob.iter().filter(|path| path.contains("uid-1001"));
+    assert_eq!(of_alice.collect::<Vec<_>>(), [""; 0], "{by_bob:?}");
+    assert!(
+        by_bob.contains(&"d/secret".to_owned())
+            && by_bob.contains(&".recycle/uid-1002/end-of-bob".to_owned())
+    );
+    assert_eq!(seen(&inside), ["uid-1002/end-of-bob"]);
+    for open in [&own, &all] {
+        assert!(seen(open).contains(&".recycle/uid-1001/d/secret".to_owned()));
+    }
+    // The purge is no secret to the user alone.
+    world.share.configure(keeping(RecycleRules { most_bytes: 1, ..rules() }));
+    world.share.purge_recycled(later(0), 1000);
+    alice.make_with("at-last", "");
+    assert!(seen(&above).iter().all(|path| !path.contains("uid-1001")));
+    assert!(seen(&own).contains(&".recycle/uid-1001/d/secret".to_owned()));
+}
+
+#[test]
+fn the_folders_themselves_become_no_reparse_points_and_no_links() {
+    let world = TestShare::with(keeping(rules()));
+    let client = world.client(1);
+    client.make_with("f", "text");
+    client.remove("f");
+    client.remove(".recycle/uid-1001/f");
+    let open = client.open(".recycle/uid-1001").access(Rights::WRITE_ATTRIBUTES | READ).open();
+    let point = [0x19, 0, 0, 0x80, 4, 0, 0, 0, 1, 2, 3, 4];
+    client.caller(true, now(), |c| {
+        assert_eq!(world.share.set_reparse(c, &open, &point), Err(Refusal::AccessDenied));
+        assert_eq!(world.share.make_link(c, &open, b"elsewhere"), Err(Refusal::AccessDenied));
+    });
+    client.close(&open);
+    client.make_with("f", "text");
+    client.remove("f");
+    assert_eq!(client.names_in(".recycle/uid-1001"), ["f"]);
+}
+
+#[test]
 fn a_folder_of_others_is_not_used_and_its_contents_stay() {
     let world = TestShare::with(Config::default());
     let client = world.client(1);
