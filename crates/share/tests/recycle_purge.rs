@@ -205,8 +205,7 @@ fn many_files_whose_two_names_go_at_once_are_each_kept_once() {
 
 #[test]
 fn a_directory_is_not_taken_back_in_the_middle_of_a_purge() {
-    let (world, plan) = TestShare::planned(keeping(RecycleRules { most_bytes: 0, ..rules() }));
-    world.share.configure(keeping(rules()));
+    let (world, plan) = TestShare::planned(keeping(rules()));
     let client = world.client(1);
     client.make_directory("d");
     client.remove_new("d/f", "text");
