@@ -67,6 +67,7 @@ LANES = [
         ("kernel-client-nfs-exports", ["proving/kernel_client/nfs_exports.py"], 300),
         ("kernel-client 6.12", ["proving/kernel_client/run.py", "--kernel", "6.12", "--mount", "3.1.1-signed-posix"], 300),
         ("kernel-client-nfs 6.12", ["proving/kernel_client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
+        ("kernel-recycle", ["proving/kernel_client/recycle.py"], 120),
         ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
     ],
     [

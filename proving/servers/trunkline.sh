@@ -65,6 +65,12 @@ write_config() {
       esac
       lines+=('protocols = ["smb", "nfs"]' 'root_squash = "none"' 'nfs_secure_port = false')
       ;;
+    recycle)
+      # Removed files are kept. The suite mounts a file system for one more share.
+      smb_port=$(free_port)
+      server+=("nfs_port = $port")
+      lines+=('protocols = ["smb", "nfs"]' 'nfs_secure_port = false' 'recycle = true')
+      ;;
     nfs-exports)
       # Each of the plain shares lets others in, and as somebody else.
       smb_port=$(free_port)
@@ -128,6 +134,7 @@ write_config() {
     share sealed 'encryption = "required"'
     share hideunread 'hide_unreadable = true'
     share noperm
+    if [[ $profile == recycle ]]; then share small "${lines[@]}"; fi
     if [[ $profile == rights ]]; then
       share homes "${lines[@]}" 'create_home = true' | sed 's|shares/homes"|shares/homes/{user}"|'
     fi
