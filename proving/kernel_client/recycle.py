@@ -64,8 +64,8 @@ class Run:
         smb = f"{SMB},port={self.smb_port()},user={user},password={password}"
         wanted = {"NFS": ("nfs", f"{address}:/files", f"{NFS},port={self.server.port}"), "SMB": ("cifs", f"//{address}/files", smb),
                   "small": ("nfs", f"{address}:/small", f"{NFS},port={self.server.port}")}
-        return all([self.case(f"mount {name}", self.ask("mount", kind=kind, source=source, where=AT[name], options=options), "")
-                    for name, (kind, source, options) in wanted.items()])
+        errors = {name: self.ask("mount", kind=kind, source=source, where=AT[name], options=options) for name, (kind, source, options) in wanted.items()}
+        return self.case("mounts", errors, dict.fromkeys(wanted, ""))
 
     def both_ways(self) -> None:
         """A removed tree is seen in the folder of its user over either protocol, and comes back by a rename."""
@@ -106,11 +106,14 @@ class Run:
     def full_disk(self) -> None:
         """A writer gets the room of the oldest removed files, and ENOSPC only when they cannot help."""
         self.run("small", "for n in 1 2 3 4 5 6; do head -c 4M /dev/zero >f$n; done; rm f1 f2 f3 f4 f5 f6")
-        kept = lambda: sorted(path.name for path in (self.small / OWN).glob("f*"))
+        def kept() -> list[str]:
+            return sorted(path.name for path in (self.small / OWN).glob("f*"))
+
         self.case("six files are kept", kept(), [f"f{number}" for number in range(1, 7)])
         self.case("a hopeless allocation is refused", self.run("small", "fallocate -l 100G huge"), lambda found: "No space left" in found[1])
         self.case("and takes nothing", kept(), [f"f{number}" for number in range(1, 7)])
-        self.case("12 MiB find room", self.run("small", "dd if=/dev/zero of=new bs=1M count=12 conv=fsync 2>&1 | tail -n 1"), lambda found: "12 MiB" in found[1])
+        said = self.run("small", "dd if=/dev/zero of=new bs=1M count=12 conv=fsync 2>&1 | tail -n 1")
+        self.case("12 MiB find room", said, lambda found: "12 MiB" in found[1])
         self.case("that of the oldest", kept(), lambda found: 2 <= len(found) <= 5 and found[-1] == "f6" and "f1" not in found)
         self.case("40 MiB find none", self.run("small", "dd if=/dev/zero of=more bs=1M count=40 conv=fsync 2>&1"), lambda found: "No space left" in found[1])
         self.case("then nothing is kept any more", kept(), [])
