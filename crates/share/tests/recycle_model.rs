@@ -1,6 +1,6 @@
-//! The recycle folder against a model that knows nothing of the engine's implementation: two users make, link,
-//! move, remove and take back files at random, time passes, and the server purges. After each step the host's
-//! own files are compared with the model.
+//! The recycle folder against a model that knows nothing of the engine's implementation: two users make,
+//! link, move, remove and take back files at random, time passes, and the server purges. After each step the
+//! host's own files are compared with the model.
 
 mod common;
 

@@ -534,9 +534,7 @@ impl Share {
     /// Marks the name of a replaced file as gone for those that still have it open.
     pub(crate) fn forget_replaced(&self, id: NodeId, parent: &Arc<Directory>, real: &Name) {
         if let Some(file) = self.open_files().get(id) {
-            for entry in &mut file.state.lock().links {
-                entry.removed |= entry.link.is_at(parent.id, real);
-            }
+            file.note_removed(parent.id, real);
         }
         self.directories().forget(id);
     }

@@ -1,7 +1,8 @@
 //! The recycle folder in numbers: its files and bytes, what was kept, and what was removed for good and why.
 //! It also has the state of the search for the files in the folder ([`FolderSearch`]).
 //!
-//! The search knows directories by their paths alone. So it holds no descriptor of the host between its steps.
+//! The search knows directories by their paths alone. So it holds no descriptor of the host between its
+//! steps.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;

@@ -105,8 +105,8 @@ impl Share {
         }
     }
 
-    /// Reports changes in directories that belong together. Who may not pass a directory does not hear of
-    /// what happens in it.
+    /// Reports changes in directories that belong together. A user who may not pass a directory does not
+    /// hear of changes in it.
     fn report_together(&self, changes: Vec<(&Arc<Directory>, Change)>, what: ChangeFilter) {
         let hears = |identity: &Arc<Identity>, directory: &Arc<Directory>| self.passes(identity, directory);
         self.wake_all(self.watches().report(changes, what, &hears));

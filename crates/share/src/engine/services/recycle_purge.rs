@@ -222,7 +222,9 @@ impl Share {
         }
         parent.removed(name);
         // A request may have found it, and opens it now.
-        self.forget_replaced(file.id, &parent, name);
+        if let Some(open) = self.open_files().get(file.id) {
+            open.note_removed(parent.id, name);
+        }
         drop(changing);
         drop(no_moves);
         self.recycle_bin().count_gone(file.bytes, true);

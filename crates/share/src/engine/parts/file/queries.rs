@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use volume::{Node, OpenHow};
+use volume::{Name, Node, NodeId, OpenHow};
 
 use super::{File, HardLinkedName, Member, Stream};
 use crate::caching::grants::{Grant, Holder};
@@ -35,6 +35,13 @@ impl File {
     /// Whether the name of an open is removed or marked for deletion.
     pub fn is_deleted(&self, link: Option<&Arc<HardLinkedName>>) -> bool {
         self.state.lock().is_deleted(link)
+    }
+
+    /// Notes that a name is gone, for the opens that have it.
+    pub fn note_removed(&self, directory: NodeId, name: &Name) {
+        for entry in &mut self.state.lock().links {
+            entry.removed |= entry.link.is_at(directory, name);
+        }
     }
 
     /// Whether there is a caching right on it or one of its streams.
