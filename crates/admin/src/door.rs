@@ -14,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use crate::Controlled;
 use crate::access::{Caller, Role, TokenRefusal};
+use crate::listener::HttpPeer;
 use crate::tls::ClientCertificate;
 
 /// The names of client certificates that have another role than [`Role::Read`].
@@ -104,8 +105,23 @@ impl Door {
         Ok(())
     }
 
-    /// The sender of a request. A token goes before a certificate.
+    /// The sender of a request to `listener`. A token goes before a certificate. A token that is refused is
+    /// logged.
     pub(crate) fn caller(
+        &self,
+        listener: &str,
+        head: &Parts,
+        peer: &HttpPeer,
+        server: &dyn Controlled,
+    ) -> Result<Caller, NotLetIn> {
+        let caller = self.sender(head, peer.certificate.as_ref(), server);
+        if let (Err(refused), true) = (&caller, head.headers.contains_key(AUTHORIZATION)) {
+            peer.token_refused(listener, &refused.text);
+        }
+        caller
+    }
+
+    fn sender(
         &self,
         head: &Parts,
         certificate: Option<&ClientCertificate>,

@@ -39,6 +39,8 @@ pub enum Unready {
     Stopping,
     /// None of the shares can be used.
     NoUsableShare,
+    /// The check of the shares has failed, by a defect of the server or for want of threads.
+    CheckFailed,
 }
 
 /// A share that cannot be used.
@@ -73,6 +75,7 @@ impl fmt::Display for Unready {
         f.write_str(match self {
             Unready::Stopping => "the server is stopping",
             Unready::NoUsableShare => "no share can be used",
+            Unready::CheckFailed => "the check of the shares has failed; see the log",
         })
     }
 }

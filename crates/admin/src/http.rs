@@ -113,7 +113,10 @@ impl Service for Metrics {
             }
             return response;
         }
-        peer.introduced();
+        // Without TLS nobody is asked, so that nobody is known.
+        if self.door.is_sealed {
+            peer.introduced();
+        }
         let Ok(_place) = self.places.acquire().await else {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
         };
@@ -135,7 +138,7 @@ impl Metrics {
             return Ok(());
         }
         let role = PAGES.iter().find(|page| page.path == head.uri.path()).map_or(Role::Read, |it| it.role);
-        let caller = self.door.caller(head, peer.certificate.as_ref(), &*self.server)?;
+        let caller = self.door.caller(Metrics::NAME, head, peer, &*self.server)?;
         let refused = |text| NotLetIn { status: StatusCode::FORBIDDEN, text };
         caller.may(head.uri.path(), role).map_err(refused)
     }

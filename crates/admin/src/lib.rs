@@ -30,6 +30,7 @@ pub mod overview;
 mod probes;
 pub mod prometheus;
 pub mod protocol;
+mod refusals;
 pub mod server;
 mod socket;
 pub mod status;

@@ -16,6 +16,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::refusals::RefusalLog;
 use crate::strangers::{Stranger, Strangers};
 use crate::tls::{ClientCertificate, Tls};
 
@@ -26,6 +27,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) struct HttpPeer {
     /// The caller's place among those who are not let in.
     stranger: Stranger,
+    /// Its address.
+    remote: SocketAddr,
+    refusals: Arc<RefusalLog>,
     /// The client certificate, which the handshake has checked.
     pub certificate: Option<ClientCertificate>,
 }
@@ -34,6 +38,11 @@ impl HttpPeer {
     /// The caller is let in.
     pub fn introduced(&self) {
         self.stranger.introduced();
+    }
+
+    /// Logs that the caller has sent a token that is refused for this reason.
+    pub fn token_refused(&self, listener: &str, why: &str) {
+        self.refusals.note(listener, self.remote, why);
     }
 }
 
@@ -52,13 +61,14 @@ pub(crate) trait Service: Send + Sync + 'static {
 
 /// Serves callers on a listening socket until the future is dropped.
 pub(crate) async fn serve<S: Service>(listener: &TcpListener, tls: Option<Arc<Tls>>, service: Arc<S>) {
-    let strangers = Arc::new(Strangers::default());
+    let (strangers, refusals) = (Arc::new(Strangers::default()), Arc::new(RefusalLog::default()));
     loop {
         match listener.accept().await {
             Ok((stream, remote)) => {
-                let (service, tls) = (Arc::clone(&service), tls.clone());
+                let (service, tls, refusals) = (Arc::clone(&service), tls.clone(), Arc::clone(&refusals));
                 strangers.serve(remote.ip().to_canonical(), |stranger| async move {
-                    if let Err(why) = connection(stream, stranger, tls, service).await {
+                    let peer = HttpPeer { stranger, remote, refusals, certificate: None };
+                    if let Err(why) = connection(stream, peer, tls, service).await {
                         tracing::debug!(%remote, %why, "a caller of {} was not served", S::NAME);
                     }
                 });
@@ -73,16 +83,14 @@ pub(crate) async fn serve<S: Service>(listener: &TcpListener, tls: Option<Arc<Tl
 
 async fn connection<S: Service>(
     stream: TcpStream,
-    stranger: Stranger,
+    peer: HttpPeer,
     tls: Option<Arc<Tls>>,
     service: Arc<S>,
 ) -> Result<(), String> {
-    let Some(tls) = tls else {
-        return exchange(stream, HttpPeer { stranger, certificate: None }, service).await;
-    };
+    let Some(tls) = tls else { return exchange(stream, peer, service).await };
     let stream = tls.accept(stream).await.map_err(|error| error.to_string())?;
     let certificate = ClientCertificate::of(&stream);
-    exchange(stream, HttpPeer { stranger, certificate }, service).await
+    exchange(stream, HttpPeer { certificate, ..peer }, service).await
 }
 
 /// Answers one request and closes the connection.

@@ -90,7 +90,11 @@ fn text(probe: Probe, health: &Health, is_verbose: bool) -> String {
     }
     let checks: &[(&str, Option<Unready>)] = match probe {
         Probe::Live => &[("answer", None)],
-        Probe::Ready => &[("running", Some(Unready::Stopping)), ("shares", Some(Unready::NoUsableShare))],
+        Probe::Ready => &[
+            ("running", Some(Unready::Stopping)),
+            ("shares", Some(Unready::NoUsableShare)),
+            ("check", Some(Unready::CheckFailed)),
+        ],
     };
     let mut out = String::new();
     for (name, reason) in checks {
@@ -120,14 +124,14 @@ mod tests {
         assert_eq!(text(Probe::Ready, &one_of_two, false), "ok\n");
         assert_eq!(
             text(Probe::Ready, &one_of_two, true),
-            "[+]running ok\n[+]shares ok\n   share `docs`: /x: gone\nreadyz check passed\n"
+            "[+]running ok\n[+]shares ok\n[+]check ok\n   share `docs`: /x: gone\nreadyz check passed\n"
         );
         let none = Health::new(true, 1, vec![fault("docs")]);
         assert_eq!(text(Probe::Ready, &none, false), "not ok\n");
         assert_eq!(
             text(Probe::Ready, &none, true),
-            "[-]running failed: the server is stopping\n[-]shares failed: no share can be used\n   share \
-             `docs`: /x: gone\nreadyz check failed\n"
+            "[-]running failed: the server is stopping\n[-]shares failed: no share can be used\n[+]check \
+             ok\n   share `docs`: /x: gone\nreadyz check failed\n"
         );
         assert_eq!(text(Probe::Live, &Health::default(), true), "[+]answer ok\nlivez check passed\n");
     }

@@ -310,6 +310,21 @@ pub enum UserCommand {
         #[command(flatten)]
         location: LocationArgs,
     },
+    /// Change a user's ids on the host, for requests from now on
+    #[command(group(clap::ArgGroup::new("ids").required(true).multiple(true)))]
+    Set {
+        /// Name of the user
+        name: String,
+        /// User id on the host, or `host` for that of the host's user of this name
+        #[arg(long, value_name = "UID", group = "ids")]
+        uid: Option<HostId>,
+        /// Group id on the host, or `host` for that of the host's user of this name
+        #[arg(long, value_name = "GID", group = "ids")]
+        gid: Option<HostId>,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
     /// Change a user's password
     Passwd {
         /// Name of the user
@@ -465,6 +480,28 @@ pub enum ObjectCommand {
         #[command(flatten)]
         location: LocationArgs,
     },
+}
+
+/// An id on the host, or that of the host's user.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostId {
+    /// A number.
+    Number(u32),
+    /// That of the host's user of the name.
+    OfHost,
+}
+
+impl std::str::FromStr for HostId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HostId, String> {
+        match text.parse() {
+            _ if text == "host" => Ok(HostId::OfHost),
+            // The largest number means none.
+            Ok(number) if number < u32::MAX => Ok(HostId::Number(number)),
+            _ => Err(format!("it is `host` or a number from 0 to {}", u32::MAX - 1)),
+        }
+    }
 }
 
 /// The ids of a user on the host.

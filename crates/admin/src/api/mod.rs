@@ -90,7 +90,7 @@ impl Service for Page {
                 ApiResponse::no_method("GET, HEAD").response()
             };
         }
-        let caller = self.door.caller(&head, peer.certificate.as_ref(), &*self.server);
+        let caller = self.door.caller(Page::NAME, &head, peer, &*self.server);
         if let Some(probe) = Probe::of(&path) {
             let (status, text) = self.probes.answer(probe, Probe::is_verbose(&head) && caller.is_ok()).await;
             let mut response = with_headers(Response::new(Full::new(Bytes::from(text))), PLAIN);
@@ -110,7 +110,7 @@ impl Service for Page {
             return ApiResponse::error(StatusCode::SERVICE_UNAVAILABLE, "the server ends").response();
         };
         // Body and place took time. A token that was revoked or has expired since does nothing more.
-        let caller = match self.door.caller(&head, peer.certificate.as_ref(), &*self.server) {
+        let caller = match self.door.caller(Page::NAME, &head, peer, &*self.server) {
             Ok(caller) => caller,
             Err(refused) => return ApiResponse::not_let_in(&refused).response(),
         };

@@ -80,6 +80,9 @@ pub enum ArchiveError {
     /// A member is not what was written.
     #[error("it is damaged ({0}); take another backup")]
     Damaged(String),
+    /// Its state is of another version than its manifest says.
+    #[error("it is damaged (its `version` is not {0}, as its manifest says); take another backup")]
+    OtherVersion(u32),
     /// The host cannot read or write it.
     #[error(transparent)]
     Host(#[from] io::Error),

@@ -17,7 +17,7 @@ use crate::calendar;
 use crate::state::StateDir;
 use crate::state::snapshot::{Snapshot, SnapshotError};
 use crate::state::store::image::StoreImage;
-use crate::state::version::{CURRENT, PROGRAM};
+use crate::state::version::{CURRENT, PROGRAM, VersionFile};
 
 /// The result of a backup.
 #[derive(Debug)]
@@ -77,6 +77,9 @@ impl From<ReadError> for io::Error {
 pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup, BackupError> {
     check_owner(dir)?;
     if to == Path::new("-") {
+        if leads_nowhere(&io::stdout()) {
+            return Err(BackupError::Nowhere);
+        }
         return write(dir, &mut io::stdout().lock(), to, with_sidecar);
     }
     let host = |path: &Path| {
@@ -105,6 +108,14 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
         let _ = fs::remove_file(&partial);
     }
     written
+}
+
+/// Whether what is written to a file is lost: it is /dev/null, which the runtime also opens in place of a
+/// standard output that is closed.
+fn leads_nowhere(file: &impl std::os::fd::AsFd) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let Ok(about) = rustix::fs::fstat(file) else { return true };
+    fs::metadata("/dev/null").is_ok_and(|null| null.rdev() == about.st_rdev && about.st_rdev != 0)
 }
 
 fn write(
@@ -186,14 +197,21 @@ impl NewBackup<'_> {
 /// [`BackupError`]
 pub fn verify(path: &Path) -> Result<Summary, BackupError> {
     let file = File::open(path).map_err(|e| BackupError::Host(path.to_owned(), e))?;
-    let mut database = None;
+    let (mut database, mut version) = (None, None);
     let summary = read(io::BufReader::with_capacity(1 << 16, file), &mut |member| {
-        if member.name == "state/state.redb" {
-            database = Some(whole(member.data)?);
+        match member.name {
+            "state/state.redb" => database = Some(whole(member.data)?),
+            "state/version" => version = Some(whole(member.data)?),
+            _ => {}
         }
         Ok(())
     });
     let summary = summary.map_err(|e| BackupError::Archive(path.to_owned(), e))?;
+    let version = version.ok_or_else(|| BackupError::Lacks(path.to_owned(), "version"))?;
+    let said = summary.manifest.state_version;
+    if VersionFile::parse(&version).map(|file| file.version) != Ok(said) {
+        return Err(BackupError::Archive(path.to_owned(), ArchiveError::OtherVersion(said)));
+    }
     let database = database.ok_or_else(|| BackupError::Lacks(path.to_owned(), "state.redb"))?;
     if summary.manifest.state_version == CURRENT.newest {
         StoreImage::read(database).map_err(SnapshotError::from)?;

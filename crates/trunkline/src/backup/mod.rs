@@ -76,6 +76,11 @@ pub enum BackupError {
         /// Its owner.
         owner: u32,
     },
+    /// Standard output is closed or /dev/null.
+    #[error(
+        "standard output is closed or /dev/null, so that the backup would be lost; give a file or a pipe"
+    )]
+    Nowhere,
     /// The state cannot be read.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),

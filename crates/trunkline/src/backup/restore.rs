@@ -17,7 +17,7 @@ use crate::calendar;
 use crate::state::disk::Disk;
 use crate::state::listing::is_number;
 use crate::state::replacement::{COMMITTED, INCOMING, REPLACED, Replacement, recover};
-use crate::state::store::image::StoreImage;
+use crate::state::store::image::{ReturningRights, StoreImage};
 use crate::state::version::{CURRENT, VERSION_FILE, VersionFile};
 use crate::state::{self, version};
 
@@ -46,6 +46,8 @@ pub struct RestoredBackup {
     /// The number of RIDs and of directories' numbers that the old state had given since the backup. None if
     /// there was an old state whose numbers could not be read.
     pub kept_numbers: Option<usize>,
+    /// Rights that were taken back since the backup and are valid again.
+    pub returning: ReturningRights,
 }
 
 /// Restores the archive `path` into the state directory `dir`.
@@ -93,6 +95,7 @@ fn restore_on(
         left_out: LeftOut::default(),
         replaced: None,
         kept_numbers: Some(0),
+        returning: ReturningRights::default(),
     };
     if mode != RestoreMode::SidecarOnly {
         let archive = Archive { path, dir };
@@ -101,7 +104,8 @@ fn restore_on(
             true => Some(format!("{REPLACED}{}", calendar::now().replace(':', "").replace("+0000", "Z"))),
             false => None,
         };
-        restored.kept_numbers = archive.replace(&old, directory.clone(), &restored.summary, disk)?;
+        (restored.kept_numbers, restored.returning) =
+            archive.replace(&old, directory.clone(), &restored.summary, disk)?;
         restored.replaced = directory;
     }
     if restored.summary.sidecar_files > 0 {
@@ -199,18 +203,20 @@ impl Archive<'_> {
         })
     }
 
-    /// Replaces the state. Returns the number of RIDs and directories' numbers that stay given.
+    /// Replaces the state. Returns the number of RIDs and directories' numbers that stay given, and the rights
+    /// that come back.
     fn replace(
         self,
         old: &OldState,
         keep_as: Option<String>,
         checked: &Summary,
         disk: &Disk,
-    ) -> Result<Option<usize>, BackupError> {
+    ) -> Result<(Option<usize>, ReturningRights), BackupError> {
         let host = |error| BackupError::Host(self.dir.to_owned(), error);
         let later = old.of_server(&checked.manifest);
         let mut replacement = Replacement::begin(self.dir, disk).map_err(host)?;
         let mut kept = if old.is_there && old.records.is_none() { None } else { Some(0) };
+        let mut returning = ReturningRights::default();
         let read = self.read(&mut |member| {
             let Some(name) = member.name.strip_prefix(STATE) else { return Ok(()) };
             if is_reserved(name) {
@@ -219,9 +225,9 @@ impl Archive<'_> {
             if name == "state.redb"
                 && let Some(later) = later
             {
-                let (files, count) = with_numbers_of(later, member.data)?;
-                kept = Some(count);
-                return Ok(replacement.file(name, &mut &*files)?);
+                let WithNumbers { database, count, returning: found } = with_numbers_of(later, member.data)?;
+                (kept, returning) = (Some(count), found);
+                return Ok(replacement.file(name, &mut &*database)?);
             }
             // The server's own numbers of file systems and files go on.
             if later.is_some() && is_beside(name) && self.dir.join(name).exists() {
@@ -237,7 +243,7 @@ impl Archive<'_> {
         }
         let gone = self.names_that_go(later.is_some()).map_err(host)?;
         replacement.commit(gone, keep_as).map_err(host)?;
-        Ok(kept)
+        Ok((kept, returning))
     }
 
     /// The names of the old state. Sidecar data of the same server stays: it belongs to files, which are not
@@ -270,14 +276,22 @@ impl Archive<'_> {
 }
 
 /// A database with the numbers that the server has given since.
-fn with_numbers_of(later: &StoreImage, data: &mut dyn Read) -> Result<(Vec<u8>, usize), ArchiveError> {
+struct WithNumbers {
+    database: Vec<u8>,
+    /// How many there are.
+    count: usize,
+    /// The rights that come back with it.
+    returning: ReturningRights,
+}
+
+fn with_numbers_of(later: &StoreImage, data: &mut dyn Read) -> Result<WithNumbers, ArchiveError> {
     let bytes = whole(data)?;
     let wrong = |error: crate::state::store::StoreError| ArchiveError::Damaged(error.to_string());
     let mut records = StoreImage::read(bytes.clone()).map_err(wrong)?;
-    match records.keep_numbers_of(later) {
-        0 => Ok((bytes, 0)),
-        count => Ok((records.to_files().map_err(wrong)?.database, count)),
-    }
+    let returning = records.returning(later).map_err(wrong)?;
+    let count = records.keep_numbers_of(later);
+    let database = if count == 0 { bytes } else { records.to_files().map_err(wrong)?.database };
+    Ok(WithNumbers { database, count, returning })
 }
 
 /// Whether a name is that of a file of a process, or of a restore itself.

@@ -8,6 +8,7 @@ use crate::archive::Summary;
 use crate::backup::restore::{RestoreMode, RestoredBackup};
 use crate::backup::{self, LeftOut, create, restore as restoring};
 use crate::cli::{BackupArgs, RestoreArgs};
+use crate::state::store::image::ReturningRights;
 
 /// `trunkline backup`
 pub fn backup(args: &BackupArgs) -> anyhow::Result<()> {
@@ -42,8 +43,9 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
         (false, true) => RestoreMode::Replace,
         (false, false) => RestoreMode::IntoEmpty,
     };
-    let RestoredBackup { summary, sidecar_files, left_out, replaced, kept_numbers } =
+    let RestoredBackup { summary, sidecar_files, left_out, replaced, kept_numbers, returning } =
         restoring::restore(&args.file, &dir, mode)?;
+    warn_of_returning(&returning);
     report(&left_out, "was not attached; when the file is there, `trunkline restore --sidecar-only` does it");
     if kept_numbers.is_none() {
         eprintln!(
@@ -62,6 +64,20 @@ pub fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
         println!("{} restored, as of {time}; {sidecar}", dir.display());
     }
     Ok(())
+}
+
+/// Names those who may do again what they might not do any more before the restore.
+fn warn_of_returning(ReturningRights { users, passwords, tokens, keys }: &ReturningRights) {
+    for (names, what, then) in [
+        (users, "users who were removed since the backup may log on again", "user remove NAME"),
+        (passwords, "users have the password of the backup again", "user passwd NAME"),
+        (tokens, "tokens that were revoked since the backup are valid again", "token revoke NAME"),
+        (keys, "accounts have the keys of the backup again", "account keys renew NAME"),
+    ] {
+        if !names.is_empty() {
+            eprintln!("trunkline: warning: {what}: {}; `trunkline {then}` mends that", names.join(", "));
+        }
+    }
 }
 
 fn tell(summary: &Summary, file: &Path) -> anyhow::Result<()> {

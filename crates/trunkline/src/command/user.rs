@@ -1,9 +1,9 @@
-//! `trunkline user add|list|remove|passwd`: asks the running server, else works on the state directly.
+//! `trunkline user add|set|list|remove|passwd`: asks the running server, else works on the state directly.
 
 use admin::{IdChange, Request, Response, UserChange, UserEntry};
 
 use super::control;
-use crate::cli::{HostUser, ListArgs, LocationArgs, UserCommand};
+use crate::cli::{HostId, HostUser, ListArgs, LocationArgs, UserCommand};
 use crate::config::{Config, values};
 use crate::host::UserDatabase;
 use crate::state::StateDir;
@@ -29,6 +29,12 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
             println!("user {name} added");
             warn_of_root(&name, &host);
         }
+        UserCommand::Set { name, uid, gid, location } => {
+            let (uid, gid) = (id_change(uid), id_change(gid));
+            let change = UserChange { name: name.clone(), add: false, nt_hash: None, uid, gid, admin: None };
+            change_user(&location, change)?;
+            println!("user {name} changed");
+        }
         UserCommand::Passwd { name, password: from, location } => {
             let password = password::obtain(&name, from.password_file.as_deref())?;
             let nt_hash = Some(principals::nt_hash(&password));
@@ -51,13 +57,21 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn id_change(wanted: Option<HostId>) -> IdChange {
+    match wanted {
+        None => IdChange::Keep,
+        Some(HostId::OfHost) => IdChange::ByName,
+        Some(HostId::Number(number)) => IdChange::To(number),
+    }
+}
+
 /// Tells the administrator that a new user acts as root, which is so without a host user of that name.
 fn warn_of_root(name: &str, host: &HostUser) {
     let is_root = rustix::process::geteuid().is_root() && !host.admin;
     if is_root && UserDatabase::read().ids(name, host.uid, host.gid).uid == 0 {
         eprintln!(
             "trunkline: warning: {name} acts as root on this host, as /etc/passwd has no other id for that \
-             name; remove the user and add it with --uid"
+             name; `trunkline user set {name} --uid N` gives it one"
         );
     }
 }

@@ -1,5 +1,6 @@
 //! The running server, as the control socket, the admin API and the signals see it.
 
+mod backup;
 #[cfg(test)]
 mod tests;
 mod users;
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use admin::access::{Caller, NewToken, TokenEntry, TokenRefusal, TokenRequest};
+use admin::health::Unready;
 use admin::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, RefusalKind};
 use admin::open_files::{ClosedState, FileInUse};
 use admin::status::{ServerStatus, Status};
@@ -21,7 +23,7 @@ use admin::{
 use tokio::sync::Notify;
 
 use super::banner::Credentials;
-use super::health::ShareCheck;
+use super::health::{CheckedShares, ShareCheck};
 use super::plan::ServePlan;
 use super::server::FileServer;
 use crate::changes::history::History;
@@ -30,7 +32,7 @@ use crate::config::{Config, Overrides, Sources, check};
 use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::tokens::{self, FileToken, Tokens};
-use crate::{account_keys, backup, calendar, password, principals, reference};
+use crate::{account_keys, calendar, password, principals, reference};
 
 /// The time that the health of the server waits for the directories of its shares.
 const DIRECTORIES_WITHIN: Duration = Duration::from_secs(2);
@@ -209,8 +211,13 @@ impl Controlled for Control {
     fn health(&self) -> Health {
         // No lock of the configuration is taken here: a change that waits for a disk may hold it.
         let server = Arc::clone(&self.server);
-        let (shares, faults) = self.directories.faults(move || server.directories(), DIRECTORIES_WITHIN);
-        Health::new(self.is_stopping.load(Ordering::Relaxed), shares, faults)
+        let CheckedShares { count, faults, has_failed } =
+            self.directories.faults(move || server.directories(), DIRECTORIES_WITHIN);
+        let mut health = Health::new(self.is_stopping.load(Ordering::Relaxed), count, faults);
+        if has_failed {
+            health.unready.push(Unready::CheckFailed);
+        }
+        health
     }
 
     fn status(&self) -> Status {
@@ -427,14 +434,7 @@ impl Controlled for Control {
     }
 
     fn backup(&self) -> Result<ArchiveOutput, String> {
-        let snapshot = {
-            // No change of users, accounts and shares is half done meanwhile. Clients do not need this lock.
-            let _current = self.lock();
-            self.state.snapshot(|read| self.server.at_rest(read)).map_err(|e| e.to_string())?
-        };
-        let held_us = u64::try_from(snapshot.held().as_micros()).unwrap_or(u64::MAX);
-        tracing::info!(held_us, "the state is sent to a backup");
-        backup::create::archive(snapshot).map_err(|e| e.to_string())
+        self.begin_backup()
     }
 
     fn reload(&self) -> Result<(), String> {

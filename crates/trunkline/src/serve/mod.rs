@@ -14,6 +14,7 @@ mod listen;
 mod notify;
 pub mod plan;
 pub mod server;
+mod signals;
 mod wiring;
 
 use std::collections::BTreeSet;
@@ -23,7 +24,6 @@ use std::time::Duration;
 use admin::door::Door;
 use admin::listener::{self, is_reached_from_elsewhere};
 use admin::tls::Tls;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::ServeArgs;
 use crate::config::{Config, Overrides, Sources, check};
@@ -35,6 +35,7 @@ use banner::Credentials;
 use control::Control;
 use listen::{AdminBound, BoundListeners, NfsBound};
 use plan::ServePlan;
+use signals::{SignalRequest, Signals};
 
 /// The time between two writes of when tokens were last used.
 const TOKEN_USES: Duration = Duration::from_secs(600);
@@ -49,12 +50,8 @@ pub struct Failed(pub String);
 /// # Errors
 /// One line for the user; see [`Failed`].
 pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
+    let signals = Signals::listen()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // As the first process of a container, the server gets no signal that it has not asked for.
-    let signals = {
-        let _inside = runtime.enter();
-        Signals::listen()?
-    };
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
     state.check_files().iter().for_each(|note| tracing::warn!("{note}"));
@@ -74,8 +71,12 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
+    signals.begin_serving();
     let control = Arc::new(Control::new(overrides, state, plan, sources, addresses, server, tokens));
-    runtime.block_on(supervise(&control, signals, admin, entrance))
+    let ended = runtime.block_on(supervise(&control, signals, admin, entrance));
+    // A second signal does not wait for requests that still run.
+    runtime.shutdown_background();
+    ended
 }
 
 /// The way into the listeners for administrators.
@@ -142,21 +143,6 @@ impl Setup {
     }
 }
 
-/// The signals that a server listens to.
-struct Signals {
-    hangup: Signal,
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Signals {
-    fn listen() -> std::io::Result<Signals> {
-        let [hangup, terminate, interrupt] =
-            [SignalKind::hangup(), SignalKind::terminate(), SignalKind::interrupt()].map(signal);
-        Ok(Signals { hangup: hangup?, terminate: terminate?, interrupt: interrupt? })
-    }
-}
-
 /// Handles signals and requests of administrators until the server must stop.
 async fn supervise(
     control: &Arc<Control>,
@@ -175,41 +161,42 @@ async fn supervise(
     let announced = announce(control).await;
     notify::ready();
     tracing::info!(shares = ?control.plan().share_names(), listen = ?control.addresses(), "serving");
+    let mut end_signals = 0;
     loop {
         tokio::select! {
             () = &mut answering => {}
             () = &mut telling => {}
             () = &mut showing => {}
             () = &mut keeping => {}
-            _ = signals.hangup.recv() => {
-                notify::reloading();
-                let control = Arc::clone(control);
-                // The reload logs its errors itself, and the old configuration stays in force.
-                let _ = tokio::task::spawn_blocking(move || admin::Controlled::reload(&*control)).await;
-                notify::ready();
-            }
-            _ = signals.terminate.recv() => break,
-            _ = signals.interrupt.recv() => break,
+            request = signals.next() => match request {
+                SignalRequest::Reload => reload(control).await,
+                SignalRequest::End => {
+                    end_signals = 1;
+                    break;
+                }
+            },
             () = control.stopped() => break,
         }
     }
     control.begin_stop();
     notify::stopping();
     tracing::info!("stopping: answering the received requests");
-    announced.end().await;
-    let ending = Arc::clone(control);
     let within = Duration::from_secs(control.plan().config.server.drain_s.value);
-    let end = move || {
-        ending.keep_token_uses();
-        ending.server().drain(within)
-    };
-    let mut draining = tokio::task::spawn_blocking(end);
-    // Monitoring is answered until the end: the server is alive and not ready.
+    let draining = drain(control, announced, within);
+    tokio::pin!(draining);
+    // Administrators and monitoring are answered until the end: the server is alive and not ready.
     let clean = loop {
         tokio::select! {
             clean = &mut draining => break clean?,
             () = &mut answering => {}
             () = &mut telling => {}
+            () = &mut showing => {}
+            request = signals.next() => {
+                end_signals += u32::from(request == SignalRequest::End);
+                if end_signals > 1 {
+                    return Err(Failed("a second signal ended it; requests were cut off".to_owned()).into());
+                }
+            }
         }
     };
     if clean {
@@ -219,6 +206,25 @@ async fn supervise(
         Err(Failed(format!("requests were still running after {} s; they were cut off", within.as_secs()))
             .into())
     }
+}
+
+async fn reload(control: &Arc<Control>) {
+    notify::reloading();
+    let control = Arc::clone(control);
+    // The reload logs its errors itself, and the old configuration stays in force.
+    let _ = tokio::task::spawn_blocking(move || admin::Controlled::reload(&*control)).await;
+    notify::ready();
+}
+
+/// Answers the requests that were received. Returns whether all were answered in time.
+async fn drain(control: &Arc<Control>, announced: Announced, within: Duration) -> anyhow::Result<bool> {
+    announced.end().await;
+    let ending = Arc::clone(control);
+    let end = move || {
+        ending.keep_token_uses();
+        ending.server().drain(within)
+    };
+    Ok(tokio::task::spawn_blocking(end).await?)
 }
 
 /// Serves the metrics, if they have an address.

@@ -112,12 +112,15 @@ pub trait FileServer: Send + Sync {
     /// there is no such state any more.
     fn close_open(&self, close_id: &str) -> Option<ClosedState>;
 
-    /// Calls `read` while no client changes its opens and all changes are in the journals. Repeats it while
-    /// it returns false. Returns the time for which clients had to wait at the end.
+    /// Writes the noted changes of opens to the journals. It may wait for a disk.
+    fn write_noted(&self) {}
+
+    /// Calls `read` while no client changes its opens and all changes are in the journals. Returns the time
+    /// for which clients had to wait, or none if it could not be done at once or `read` returned false.
     ///
     /// # Errors
     /// The reason why the opens cannot be written, in one line.
-    fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Duration, String>;
+    fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Option<Duration>, String>;
 
     /// Accepts no more connections and requests, answers the received requests, flushes the written data, and
     /// stops. Returns false if requests had to be cut off after `within`.

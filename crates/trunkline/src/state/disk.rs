@@ -5,6 +5,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
 
+use super::owner;
+
 /// The disk of the host.
 #[derive(Debug, Default)]
 pub struct Disk {
@@ -31,6 +33,7 @@ impl Disk {
     /// Writes a new file that only its owner can read, and waits for the disk.
     pub fn write(&self, path: &Path, data: &mut dyn Read) -> io::Result<()> {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        owner::keep(&file, path.parent().unwrap_or(path))?;
         if let Err(error) = self.step() {
             // Half of it was written.
             io::copy(&mut data.take(7), &mut file)?;
@@ -43,7 +46,10 @@ impl Disk {
     /// Creates a directory that only its owner can enter, and its parents, if they are missing.
     pub fn create_directory(&self, path: &Path) -> io::Result<()> {
         self.step()?;
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
+        // The outermost first: each gets the owner of the one around it.
+        let missing: Vec<&Path> = path.ancestors().take_while(|path| !path.exists()).collect();
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        missing.into_iter().rev().try_for_each(owner::keep_in_place)
     }
 
     /// Renames a file or a directory.

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::owner;
+
 /// The time to wait for a process that has ended.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
@@ -46,6 +48,7 @@ enum Stage {
 pub fn take(path: &Path, patience: Duration) -> io::Result<Option<File>> {
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+    owner::keep(&file, path.parent().unwrap_or(path))?;
     let until = Instant::now() + patience;
     loop {
         let before = recorded(&file)?;

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 
 use super::disk::Disk;
 use super::listing::member_names;
+use super::owner;
 use super::replacement::Replacement;
 use super::store::image::StoreImage;
 use super::version::{FileImages, KnownVersions, PROGRAM, VERSION_FILE, VersionFile};
@@ -110,6 +111,7 @@ fn write_backup(path: &Path, files: &FileImages, version: u32, disk: &Disk) -> R
     let new = path.with_extension("new");
     let mut options = File::options();
     let file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    owner::keep(&file, path.parent().unwrap_or(path))?;
     let mut writer = ArchiveWriter::new(BufWriter::new(file), &manifest)?;
     for (name, content) in files {
         writer.small(&format!("{STATE}{name}"), content)?;

@@ -17,6 +17,7 @@ mod files;
 pub mod listing;
 pub mod lock;
 pub mod migration;
+pub mod owner;
 pub mod replacement;
 pub mod snapshot;
 pub mod store;
@@ -50,6 +51,9 @@ pub enum StateError {
         /// The host's message.
         what: String,
     },
+    /// It does not exist or is empty.
+    #[error("there is no state in {0}; see --state-dir")]
+    Missing(String),
     /// It contains other files.
     #[error("state directory {0}: it holds other files and no `version`; give an empty one with --state-dir")]
     Foreign(String),
@@ -198,9 +202,13 @@ impl StateDir {
         known: &KnownVersions,
         disk: &Disk,
     ) -> Result<(u32, u32), StateError> {
+        let missing = || StateError::Missing(path.display().to_string());
+        // Nothing is written to a directory that has no state.
+        if !replacement::is_begun(path) {
+            version_of(path, known)?.ok_or_else(missing)?;
+        }
         let _lock = lock(path)?;
         replacement::recover(path, disk).map_err(|e| host_error(path, &e))?;
-        let missing = || StateError::NoVersion(path.display().to_string());
         let from = version_of(path, known)?.ok_or_else(missing)?;
         let to = to.unwrap_or(from.saturating_sub(1));
         let failed = |why| migration_error(path, (from, to), why);
@@ -232,6 +240,8 @@ impl StateDir {
         let number = self.store.volume(path).map_err(|source| store_error(&self.path, source))?;
         let dir = self.path.join("volumes").join(number.to_string());
         let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir);
+        let made = made.and_then(|()| owner::keep_in_place(&self.path.join("volumes")));
+        let made = made.and_then(|()| owner::keep_in_place(&dir));
         made.map(|()| dir).map_err(|e| host_error(&self.path, &e))
     }
 
@@ -337,6 +347,7 @@ pub fn lock(path: &Path) -> Result<File, StateError> {
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let beside = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    owner::keep(&file, path.parent().unwrap_or(path))?;
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&beside, path)

@@ -70,23 +70,26 @@ pub enum SnapshotError {
     /// A file cannot be read.
     #[error("{0}: {1}")]
     Host(PathBuf, io::Error),
-    /// The state does not come to rest.
+    /// A journal is being written. It can be tried again.
+    #[error("the record of opens is being written; try again")]
+    Busy,
+    /// The opens cannot be written.
     #[error("the state cannot be read at one moment: {0}")]
-    Busy(String),
+    Unwritten(String),
     /// The database cannot be copied.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl StateDir {
-    /// The content of the directory now. `at_rest` calls its argument while no client changes anything, again
-    /// while that returns false, and returns the time for which clients had to wait.
+    /// The content of the directory now. `at_rest` calls its argument while no client changes anything, and
+    /// returns the time for which clients had to wait. It returns none if it was not done.
     ///
     /// # Errors
     /// [`SnapshotError`]
     pub fn snapshot(
         &self,
-        at_rest: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<Duration, String>,
+        at_rest: impl FnOnce(&mut dyn FnMut() -> bool) -> Result<Option<Duration>, String>,
     ) -> Result<Snapshot, SnapshotError> {
         let names = member_names(&self.path).map_err(|e| SnapshotError::Host(self.path.clone(), e))?;
         let (paths, journals) = self.journals.all();
@@ -95,9 +98,8 @@ impl StateDir {
             noted = try_at_one_moment(&journals, || self.store.snapshot());
             noted.is_some()
         });
-        let held = held.map_err(SnapshotError::Busy)?;
-        let (mut records, journals) =
-            noted.ok_or_else(|| SnapshotError::Busy("the journals were being written".to_owned()))?;
+        let held = held.map_err(SnapshotError::Unwritten)?.ok_or(SnapshotError::Busy)?;
+        let (mut records, journals) = noted.ok_or(SnapshotError::Busy)?;
         // It is no part of a backup; see `listing.rs`.
         records.forget_file(FIRST_PASSWORD);
         let journals = paths.iter().map(|path| self.name_of(path)).zip(journals).collect();
@@ -111,7 +113,7 @@ impl StateDir {
     pub fn snapshot_alone(&self) -> Result<Snapshot, SnapshotError> {
         self.snapshot(|read| {
             read();
-            Ok(Duration::ZERO)
+            Ok(Some(Duration::ZERO))
         })
     }
 }

@@ -1,7 +1,7 @@
 //! `trunkline backup` while clients work, and `restore` on another machine or over the old state.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use client::Bytes;
 use client::nfs::{Client, Creation};
@@ -88,6 +88,8 @@ async fn a_restore_over_the_old_state_keeps_it_aside_and_leaves_streams_alone() 
     let mut server = LiveServer::start();
     let dir = server.program.path().to_owned();
     server.says("user add bob --password-file password").await;
+    server.says("user add emma --password-file password").await;
+    server.says("token add ci --role read").await;
     let (smb, nfs_client) = {
         let session = server.log_on().await;
         let tree = session.connect("files").await.unwrap();
@@ -108,12 +110,19 @@ async fn a_restore_over_the_old_state_keeps_it_aside_and_leaves_streams_alone() 
     };
     server.says("user add carl --password-file password").await;
     server.says("user remove bob").await;
+    server.program.write("password2", "another s3cret");
+    server.says("user passwd emma --password-file password2").await;
+    server.says("token revoke ci").await;
     let carl = server.json("user list").await;
     drop(nfs_client);
     server.server.signal("-TERM");
     server.server.wait();
     let said = server.says("restore --replace b.tar").await;
     assert!(said.contains("the state that was there is now in"), "{said}");
+    // Rights that were taken back since are named.
+    assert!(said.contains("users who were removed since the backup may log on again: bob;"), "{said}");
+    assert!(said.contains("tokens that were revoked since the backup are valid again: ci;"), "{said}");
+    assert!(said.contains("users have the password of the backup again: emma;"), "{said}");
     let replaced = entries(&dir.join("state"), |name| name.starts_with("replaced-"));
     assert_eq!(replaced.len(), 1);
     assert!(replaced[0].join("version").exists());
@@ -144,6 +153,11 @@ async fn a_backup_without_a_server_is_the_same_and_damaged_ones_are_refused() {
     let mode = std::os::unix::fs::PermissionsExt::mode(&dir.join("b.tar").metadata().unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
     server.refuses("backup missing/b.tar", "missing/b.tar: No such file or directory").await;
+    // A backup that nobody would get is refused.
+    let lost =
+        server.program.trunkline("backup - --config trunkline.toml").stdout(Stdio::null()).output().unwrap();
+    let said = String::from_utf8(lost.stderr).unwrap();
+    assert!(lost.status.code() == Some(2) && said.contains("the backup would be lost"), "{said}");
     let whole = std::fs::read(dir.join("b.tar")).unwrap();
     let before = server.program.files();
     let unchanged = |server: &LiveServer, name: &str| {

@@ -6,6 +6,7 @@ mod api;
 mod backup;
 mod backup_under_load;
 mod homes;
+mod lifecycle;
 mod missing_state;
 mod recycle;
 mod restart;

@@ -48,9 +48,9 @@ impl FileServer for Fake {
     fn disconnect(&self, share: &str) {
         self.0.lock().unwrap().push(format!("disconnect {share}"));
     }
-    fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Duration, String> {
+    fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Option<Duration>, String> {
         read();
-        Ok(Duration::ZERO)
+        Ok(Some(Duration::ZERO))
     }
     fn drain(&self, _: Duration) -> bool {
         true

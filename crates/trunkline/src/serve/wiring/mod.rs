@@ -327,7 +327,11 @@ impl FileServer for AssembledServer {
         share_removal::disconnect(&self.server, &self.nfs, &mut held(&self.engines), share);
     }
 
-    fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Duration, String> {
+    fn write_noted(&self) {
+        by_path(&self.engines).iter().for_each(|(_, engine)| engine.write_noted());
+    }
+
+    fn at_rest(&self, read: &mut dyn FnMut() -> bool) -> Result<Option<Duration>, String> {
         rest::at_rest(&self.record_freeze, &by_path(&self.engines), read)
     }
 

@@ -4,16 +4,32 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use admin::AccountKeys;
 use redb::Database;
+use serde::de::DeserializeOwned;
 
 use super::panic_guard::{DatabaseCopy, guarded};
-use super::records::{Contents, Edits, commit, examine, generation_bytes};
-use super::{FILES, Identity, RIDS, StoreError, TABLES, VOLUMES};
+use super::records::{Contents, Edits, Table, commit, examine, generation_bytes};
+use super::tokens::{StoredToken, TOKENS};
+use super::{ACCOUNT_KEYS, FILES, Identity, RIDS, StoreError, StoredUser, TABLES, USERS, VOLUMES};
 
 /// The records at one moment.
 #[derive(Debug, Clone)]
 pub struct StoreImage {
     contents: Arc<Contents>,
+}
+
+/// Rights that were taken back, by the names of their holders.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ReturningRights {
+    /// Users who were removed.
+    pub users: Vec<String>,
+    /// Users whose password was changed.
+    pub passwords: Vec<String>,
+    /// Tokens that were revoked, or made again under the same name.
+    pub tokens: Vec<String>,
+    /// Accounts whose keys were renewed or removed.
+    pub keys: Vec<String>,
 }
 
 /// The files of a store.
@@ -90,6 +106,41 @@ impl StoreImage {
             }
         }
         kept
+    }
+
+    /// What of these records was taken back or replaced in `later`, and is valid again when these replace it.
+    ///
+    /// # Errors
+    /// [`StoreError`] if a record is damaged.
+    pub fn returning(&self, later: &StoreImage) -> Result<ReturningRights, StoreError> {
+        let users = |image: &StoreImage| image.bodies::<StoredUser>(USERS);
+        let tokens = |image: &StoreImage| image.bodies::<StoredToken>(TOKENS);
+        let keys = |image: &StoreImage| image.bodies::<AccountKeys>(ACCOUNT_KEYS);
+        let (users_now, keys_now) = (users(later)?, keys(later)?);
+        let tokens_now: Vec<[u8; 32]> = tokens(later)?.into_values().map(|token| token.hash).collect();
+        let mut found = ReturningRights::default();
+        for (key, user) in users(self)? {
+            match users_now.get(&key) {
+                None => found.users.push(user.name),
+                Some(now) if now.nt_hash != user.nt_hash => found.passwords.push(user.name),
+                Some(_) => {}
+            }
+        }
+        for token in tokens(self)?.into_values().filter(|token| !tokens_now.contains(&token.hash)) {
+            found.tokens.push(token.name);
+        }
+        for (account, keys) in keys(self)? {
+            if keys != AccountKeys::default() && keys_now.get(&account) != Some(&keys) {
+                found.keys.push(String::from_utf8_lossy(&account).into_owned());
+            }
+        }
+        Ok(found)
+    }
+
+    /// The records of a table, by their keys.
+    fn bodies<T: DeserializeOwned>(&self, table: Table) -> Result<BTreeMap<Vec<u8>, T>, StoreError> {
+        let records = self.contents.get(&table).into_iter().flatten();
+        records.map(|(key, body)| Ok((key.clone(), serde_json::from_slice(body)?))).collect()
     }
 
     /// The files of a new store with these records.

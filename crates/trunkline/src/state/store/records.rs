@@ -33,6 +33,7 @@ use redb::{
 
 use super::panic_guard::{DatabaseCopy, guarded};
 use super::{StoreError, old_format};
+use crate::state::owner;
 
 type Sealed = TableDefinition<'static, &'static [u8], &'static [u8]>;
 
@@ -100,8 +101,9 @@ impl Records {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        let database = Database::builder()
-            .create_with_backend(FileBackend::new(options().create_new(true).open(&new)?)?)?;
+        let file = options().create_new(true).open(&new)?;
+        owner::keep(&file, path.parent().unwrap_or(path))?;
+        let database = Database::builder().create_with_backend(FileBackend::new(file)?)?;
         let write = database.begin_write()?;
         commit(write, &Contents::default(), &edits, 1)?;
         drop(database);
@@ -379,7 +381,9 @@ fn generation_path(path: &Path) -> PathBuf {
 }
 
 fn generation_file(path: &Path) -> Result<File, StoreError> {
-    Ok(options().create(true).truncate(false).open(generation_path(path))?)
+    let file = options().create(true).truncate(false).open(generation_path(path))?;
+    owner::keep(&file, path.parent().unwrap_or(path))?;
+    Ok(file)
 }
 
 /// Writes the number of the last commit: 8 bytes and their checksum.
