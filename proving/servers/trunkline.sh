@@ -36,7 +36,7 @@ free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("", 0)); p
 
 write_config() {
   # As many as smbtorture binds.
-  local server=() testing=() lines=() accounts=() channels=32 smb_port=$port one two
+  local server=() testing=() lines=() accounts=() audit=() channels=32 smb_port=$port one two
   local -A own=()
   case $profile in
     bench)
@@ -92,6 +92,18 @@ write_config() {
         lines+=('protocols = ["smb", "nfs"]' 'root_squash = "none"' 'nfs_secure_port = false')
       fi
       ;;
+    audit | audit-nfs)
+      # One share is audited and another is not. The stream goes to AUDIT_DIRECTORY, if it is set.
+      local stream=${AUDIT_DIRECTORY:-$dir/audit}
+      mkdir -p "$stream"
+      audit=("file = \"$stream/audit.jsonl\"" 'keep = 1')
+      own[t2]='audit = "all"'
+      if [[ $profile == audit-nfs ]]; then
+        smb_port=$(free_port)
+        server+=("nfs_port = $port")
+        lines+=('protocols = ["smb", "nfs"]' 'root_squash = "none"' 'nfs_secure_port = false')
+      fi
+      ;;
     nconnect-*)
       # Endpoints of their own for accounts and shares, on ports behind PORT and on the address of a second NIC.
       smb_port=$(free_port)
@@ -126,6 +138,7 @@ write_config() {
     # smbtorture makes connections fail.
     printf '[server.testing]\nsmbtorture_controls = true\n'
     ((${#testing[@]} == 0)) || printf '%s\n' "${testing[@]}"
+    ((${#audit[@]} == 0)) || printf '%s\n' '[audit]' "${audit[@]}"
     each_user
     ((${#accounts[@]} == 0)) || printf '\n%s' "${accounts[@]}"
     for name in $PLAIN_SHARES; do

@@ -217,7 +217,30 @@ pub struct ClientDetails {
     /// The number of the session, as the status shows it.
     pub session: u64,
     /// These values in the form of the sink, which makes them once for a session.
-    pub rendered: OnceLock<Box<[u8]>>,
+    pub rendered: OnceLock<RenderedClient>,
+}
+
+/// A user and the properties of a client's session in the form of a sink. Mostly a session has one user.
+#[derive(Debug, Clone)]
+pub struct RenderedClient {
+    /// The name and number of the session's first user; none if the user was not known.
+    pub user: Option<(Box<str>, Option<u32>)>,
+    /// That user and the session's properties.
+    pub bytes: Box<[u8]>,
+    /// The beginning of the session's properties in `bytes`.
+    pub session_from: usize,
+}
+
+impl RenderedClient {
+    /// Whether it is about this user.
+    #[must_use]
+    pub fn is_of(&self, user: Option<(&str, Option<u32>)>) -> bool {
+        match (&self.user, user) {
+            (Some((own, own_uid)), Some((name, uid))) => **own == *name && *own_uid == uid,
+            (None, None) => true,
+            _ => false,
+        }
+    }
 }
 
 /// Further values of an event.
@@ -299,7 +322,8 @@ impl<'a> AuditEvent<'a> {
 
 /// Receives events. It notes their time itself, must not wait, and must not call the engine.
 pub trait AuditSink: Send + Sync {
-    /// Called with each event, in the thread of the request. The caller holds no lock of the engine.
+    /// Called with each event, in the thread of the request. The caller holds no lock of the engine but that
+    /// of the open's owner, which other requests only read.
     fn on_event(&self, event: &AuditEvent<'_>);
 }
 

@@ -79,6 +79,11 @@ pub struct Caller<'a> {
 }
 
 impl Caller<'_> {
+    /// The user and the session for the audit; none if the session is that of the open.
+    pub(crate) fn audited_as(&self) -> Option<(&Identity, &ClientDetails)> {
+        self.details.map(|details| (&**self.identity, &**details))
+    }
+
     /// The time and the connection of the request.
     #[must_use]
     pub fn cause(&self) -> Cause {

@@ -23,7 +23,10 @@ pub mod refusal;
 pub mod request;
 pub mod watch;
 
-pub use audit::{AuditClasses, AuditDetail, AuditEvent, AuditSink, AuditedOperation, Auditor, ClientDetails};
+pub use audit::{
+    AuditClasses, AuditDetail, AuditEvent, AuditSink, AuditedOperation, Auditor, ClientDetails,
+    RenderedClient,
+};
 pub use caching::{BreakNotice, CacheKey, Caching};
 pub use call_result::{CallResult, Ticket};
 pub use client::{BreakListener, Caller, Cause, ClientExpiry, ClientKey, Origin, Waiter, Wake};
@@ -31,7 +34,7 @@ pub use detached::{Detached, LossListener};
 pub use engine::{
     AccountDomain, AccountKind, AccountMapping, AccountName, Basic, Config, CopySide, DeferredClose,
     Extended, FinalRemoval, HeldRange, Item, ListedEntry, MetadataCaching, NewItem, NoAccounts, OpenSummary,
-    RangeNote, RecycleRules, RecycleSummary, Share, TimeSet, WriteAt,
+    RangeNote, Reader, RecycleRules, RecycleSummary, Share, TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};

@@ -268,7 +268,7 @@ proptest! {
                 let owner = client.owner(open);
                 let mut out = Vec::new();
                 let patience = volume::Patience::Block;
-                let read = world.share.read(open, owner, start, len as usize, &mut out, patience);
+                let read = world.share.read(open, owner.into(), start, len as usize, &mut out, patience);
                 prop_assert_eq!(read.is_ok(), may_read);
                 prop_assert_eq!(client.write(open, start, &"x".repeat(len as usize)).is_ok(), may_write);
             }

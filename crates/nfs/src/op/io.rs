@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
-use share::{AuditedOperation, CopySide, LockOwner, Open};
+use share::{AuditedOperation, ClientDetails, CopySide, Identity, LockOwner, Open, Reader};
 use volume::NodeKind;
 use volume::security::Rights;
 use wire::table::EntryGuard;
@@ -162,4 +162,27 @@ pub fn check_data(kind: NodeKind) -> Result<(), NfsStat> {
 pub fn owner(run: &Run) -> LockOwner {
     let client = run.session.as_ref().map_or(share::ClientKey(0), |session| session.client.key);
     LockOwner { client, owner: 0 }
+}
+
+/// The user and session that the audit tells of a read, if it tells it. Another user than the open's may read
+/// through the open.
+pub struct ToldReader(Option<(Arc<Identity>, Arc<ClientDetails>)>);
+
+impl ToldReader {
+    /// The sender of this request.
+    ///
+    /// # Errors
+    /// NFS4ERR_OP_NOT_IN_SESSION without a session.
+    pub fn of(run: &Run, from: &IoOpen) -> Result<ToldReader, Stop> {
+        if !from.export().engine.tells_next_read(from.open()) {
+            return Ok(ToldReader(None));
+        }
+        Ok(ToldReader(Some((run.identity(from.export()), Arc::clone(&run.session()?.details)))))
+    }
+
+    /// The same as the engine takes it.
+    pub fn reader(&self, run: &Run) -> Reader<'_> {
+        let audited_as = self.0.as_ref().map(|(identity, details)| (&**identity, &**details));
+        Reader { owner: owner(run), audited_as }
+    }
 }

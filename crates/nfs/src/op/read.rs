@@ -7,7 +7,7 @@ use nfs_wire::op::read::Args;
 use share::limits::MeteredWork;
 use wire::transfer::UNCOPIED;
 
-use super::io::{IoOpen, io_open, owner};
+use super::io::{IoOpen, ToldReader, io_open};
 use crate::compound::{OpResult, Run, Stop};
 use crate::limits::MAX_IO;
 
@@ -31,13 +31,14 @@ fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
     let (engine, open) = (&from.export().engine, from.open());
     let work = MeteredWork::Read { file: open.file_number(), len: len as u64 };
     run.throttle(engine, work)?;
+    let told = ToldReader::of(run, from)?;
+    let reader = told.reader(run);
     let is_kept = run.serving.is_some_and(|serving| serving.cache);
     if len >= UNCOPIED
         && run.is_last
         && !is_kept
         && from.holding().is_some()
-        && let Some(range) =
-            engine.read_range(open, owner(run), args.offset, len, &run.connection.transfer)?
+        && let Some(range) = engine.read_range(open, reader, args.offset, len, &run.connection.transfer)?
     {
         let end = args.offset + range.len as u64;
         let got = range.len;
@@ -48,10 +49,9 @@ fn read(run: &mut Run, args: &Args, from: &IoOpen) -> OpResult {
             return Ok(());
         }
     }
-    let owner = owner(run);
     let patience = run.patience;
     let read_place = run.writer.begin_read();
-    let got = engine.read(open, owner, args.offset, len, run.writer.tail(), patience)?;
+    let got = engine.read(open, reader, args.offset, len, run.writer.tail(), patience)?;
     let eof = is_end(engine, from, len, got, args.offset + got as u64)?;
     run.writer.finish_read(read_place, eof);
     run.throttle.used(got);

@@ -8,7 +8,7 @@ use nfs_wire::xdr::{Encode, pad};
 use share::limits::MeteredWork;
 use volume::Patience;
 
-use super::io::{IoOpen, io_open, owner};
+use super::io::{IoOpen, ToldReader, io_open};
 use super::read::room_left;
 use crate::compound::{OpResult, Run, Stop};
 use crate::limits::MAX_IO;
@@ -89,13 +89,14 @@ fn put_hole(run: &mut Run, at: u64, end: u64) -> u64 {
 
 /// Appends data and returns the offset of its end.
 fn put_data(run: &mut Run, from: &IoOpen, at: u64, len: usize) -> Result<u64, Stop> {
-    let owner = owner(run);
+    let told = ToldReader::of(run, from)?;
+    let reader = told.reader(run);
     let out = run.writer.tail();
     CONTENT_DATA.encode(out);
     at.encode(out);
     0u32.encode(out);
     let len_at = out.len() - 4;
-    let got = from.export().engine.read(from.open(), owner, at, len, out, Patience::Block)?;
+    let got = from.export().engine.read(from.open(), reader, at, len, out, Patience::Block)?;
     out[len_at..len_at + 4].copy_from_slice(&(got as u32).to_be_bytes());
     pad(got, out);
     // A file that was truncated meanwhile ends here.

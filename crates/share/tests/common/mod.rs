@@ -222,7 +222,7 @@ impl Client {
 
     pub fn read(&self, open: &Arc<Open>) -> Result<String, Refusal> {
         let mut out = Vec::new();
-        self.share.read(open, self.owner(open), 0, 1 << 20, &mut out, volume::Patience::Block)?;
+        self.share.read(open, self.owner(open).into(), 0, 1 << 20, &mut out, volume::Patience::Block)?;
         Ok(String::from_utf8(out).unwrap())
     }
 

@@ -64,7 +64,7 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
             let at = begin(body, parameters);
             match engine.read(
                 file,
-                open.lock_owner(),
+                open.lock_owner().into(),
                 parameters.offset,
                 parameters.length,
                 body,
@@ -97,7 +97,7 @@ fn read_uncopied(
     transfer: Option<&Transfer>,
 ) -> Result<Option<FileRange>, Stop> {
     let Some(transfer) = transfer.filter(|_| parameters.length >= UNCOPIED) else { return Ok(None) };
-    let range = engine.read_range(file, owner, parameters.offset, parameters.length, transfer)?;
+    let range = engine.read_range(file, owner.into(), parameters.offset, parameters.length, transfer)?;
     Ok(range.filter(|range| range.len >= UNCOPIED.max(parameters.minimum)))
 }
 
@@ -126,8 +126,8 @@ fn read_on_pool(open: ReadInProgress, parameters: ReadParameters, charge: Charge
     Box::new(move |body| {
         let (engine, file) = open.file().ok_or(NtStatus::FILE_CLOSED)?;
         let at = begin(body, parameters);
-        let read =
-            engine.read(file, open.lock_owner(), parameters.offset, parameters.length, body, Patience::Block);
+        let (reader, ReadParameters { offset, length, .. }) = (open.lock_owner().into(), parameters);
+        let read = engine.read(file, reader, offset, length, body, Patience::Block);
         end(body, at, read.map_err(|refusal| crate::status::of(&refusal))?, parameters, charge)
     })
 }

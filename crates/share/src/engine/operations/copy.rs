@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use volume::security::Rights;
-use wire::Now;
 
 use crate::caching::grants::Need;
 use crate::engine::Share;
@@ -36,8 +35,7 @@ impl Share {
         let ask = || self.before_copy(caller, from, to, len);
         let ask = || self.retry_past_expired(caller, files, is_conflict, ask);
         self.change_data(caller, to.open, ask, |()| {
-            let copy =
-                || self.keeping_times(to.open, caller.now, || self.copy_now(from, to, len, caller.now));
+            let copy = || self.keeping_times(to.open, caller.now, || self.copy_now(caller, from, to, len));
             self.with_room_to_copy(from, to, len, caller.cause(), copy)
         })
     }
@@ -67,8 +65,9 @@ impl Share {
             source.clone_range(from.at, target, to.at, shared)?;
             source.copy_range(from.at + shared, target, to.at + shared, copied)?;
             self.data_changed(to.open, caller.now)?;
-            self.audit_read(from.open, usize::try_from(shared + copied).unwrap_or(usize::MAX));
-            self.audit_write(to.open, shared + copied);
+            let bytes = usize::try_from(shared + copied).unwrap_or(usize::MAX);
+            self.audit_read(caller.audited_as(), from.open, bytes);
+            self.audit_write(caller, to.open, shared + copied);
             Ok(())
         };
         let ask = || self.require_for(caller, to.open, Need::Change);
@@ -152,12 +151,19 @@ impl Share {
         }
     }
 
-    fn copy_now(&self, from: CopySide<'_>, to: CopySide<'_>, len: u64, now: Now) -> Result<u64, Refusal> {
+    fn copy_now(
+        &self,
+        caller: &Caller<'_>,
+        from: CopySide<'_>,
+        to: CopySide<'_>,
+        len: u64,
+    ) -> Result<u64, Refusal> {
         let copied = from.open.data.copy_range(from.at, to.open.data.as_ref(), to.at, len)?;
         if copied > 0 {
-            self.data_changed(to.open, now)?;
-            self.audit_read(from.open, usize::try_from(copied).unwrap_or(usize::MAX));
-            self.audit_write(to.open, copied);
+            self.data_changed(to.open, caller.now)?;
+            let bytes = usize::try_from(copied).unwrap_or(usize::MAX);
+            self.audit_read(caller.audited_as(), from.open, bytes);
+            self.audit_write(caller, to.open, copied);
         }
         Ok(copied)
     }

@@ -10,7 +10,9 @@ use wire::{FileRange, Now, Transfer};
 use crate::caching::grants::Need;
 use crate::engine::Share;
 use crate::open::FixedTimes;
-use crate::{CallResult, Caller, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal};
+use crate::{
+    CallResult, Caller, ClientDetails, Identity, LockOwner, Open, Options, RangeKind, RangeRequest, Refusal,
+};
 
 /// The position of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +21,21 @@ pub enum WriteAt {
     Offset(u64),
     /// Behind the last byte.
     End,
+}
+
+/// The sender of a read.
+#[derive(Debug, Clone, Copy)]
+pub struct Reader<'a> {
+    /// The owner of its byte ranges.
+    pub owner: LockOwner,
+    /// The user and session that the audit tells. None: those of the open.
+    pub audited_as: Option<(&'a Identity, &'a ClientDetails)>,
+}
+
+impl From<LockOwner> for Reader<'_> {
+    fn from(owner: LockOwner) -> Self {
+        Reader { owner, audited_as: None }
+    }
 }
 
 impl Share {
@@ -31,22 +48,22 @@ impl Share {
     pub fn read(
         &self,
         open: &Open,
-        owner: LockOwner,
+        reader: Reader<'_>,
         at: u64,
         len: usize,
         out: &mut Vec<u8>,
         patience: Patience,
     ) -> Result<usize, Refusal> {
-        check_read(open, owner, at, len)?;
+        check_read(open, reader.owner, at, len)?;
         if !open.fixed_times().contains(FixedTimes::ACCESSED) {
             let read = open.data.read(at, len, out, patience)?;
-            self.audit_read(open, read);
+            self.audit_read(reader.audited_as, open, read);
             return Ok(read);
         }
         let accessed = Some(open.node.stat()?.accessed);
         let read = open.data.read(at, len, out, patience)?;
         open.node.set_times(Times { accessed, modified: None })?;
-        self.audit_read(open, read);
+        self.audit_read(reader.audited_as, open, read);
         Ok(read)
     }
 
@@ -60,12 +77,12 @@ impl Share {
     pub fn read_range(
         &self,
         open: &Open,
-        owner: LockOwner,
+        reader: Reader<'_>,
         at: u64,
         len: usize,
         transfer: &Transfer,
     ) -> Result<Option<FileRange>, Refusal> {
-        check_read(open, owner, at, len)?;
+        check_read(open, reader.owner, at, len)?;
         if !transfer.chooses(self.settings().send_file, len) {
             return Ok(None);
         }
@@ -75,7 +92,7 @@ impl Share {
         }
         let range = Arc::clone(&open.data).range(at, len)?;
         if let Some(range) = &range {
-            self.audit_read(open, range.len);
+            self.audit_read(reader.audited_as, open, range.len);
         }
         Ok(range)
     }
@@ -104,7 +121,7 @@ impl Share {
             ),
         });
         if matches!(written, CallResult::Done(())) {
-            self.audit_write(open, len);
+            self.audit_write(caller, open, len);
         }
         written
     }

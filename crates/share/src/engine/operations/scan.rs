@@ -372,7 +372,7 @@ impl Share {
         }
         self.begin(caller.cause());
         if cookie <= 2 {
-            self.audit_first_use(open, FirstUse::LIST, AuditedOperation::List);
+            self.audit_first_use(caller.audited_as(), open, FirstUse::LIST, AuditedOperation::List);
         }
         let here = self.cache().is_on().then(|| self.directory_here(open));
         let hides = self.hides_unreadable_in(open);

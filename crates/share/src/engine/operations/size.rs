@@ -176,7 +176,7 @@ impl Share {
                 if range.start < end {
                     open.data.punch(range.start..end)?;
                     self.data_changed(open, caller.now)?;
-                    self.audit_write(open, end - range.start);
+                    self.audit_write(caller, open, end - range.start);
                 }
                 Ok(())
             },

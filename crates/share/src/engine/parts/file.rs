@@ -76,6 +76,18 @@ impl HardLinkedName {
         self.parent_and_name.lock().clone()
     }
 
+    /// Appends its current path with slashes. It allocates nothing but room in `out`.
+    pub fn append_path(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        let parent = {
+            let parent_and_name = self.parent_and_name.lock();
+            out.extend_from_slice(parent_and_name.1.as_bytes());
+            Arc::clone(&parent_and_name.0)
+        };
+        out.push(b'/');
+        parent.insert_path(start, out);
+    }
+
     pub fn set_place(&self, directory: Arc<Directory>, name: Name) {
         *self.parent_and_name.lock() = (directory, name);
     }

@@ -40,13 +40,30 @@ impl AuditedPath<'_> {
         out.clear();
         match self {
             AuditedPath::Link(None) => {}
-            AuditedPath::Link(Some(link)) => {
-                let (parent, name) = link.parent_and_name();
-                parent.append_path(Some(&name), out);
-            }
+            AuditedPath::Link(Some(link)) => link.append_path(out),
             AuditedPath::In(parent, name) => parent.append_path(Some(name), out),
             AuditedPath::Bytes(bytes) => out.extend_from_slice(bytes),
         }
+    }
+}
+
+/// The user and the session of an event.
+#[derive(Clone, Copy)]
+pub(crate) struct AuditedParty<'a> {
+    pub identity: &'a Identity,
+    pub details: Option<&'a ClientDetails>,
+}
+
+impl<'a> AuditedParty<'a> {
+    /// The owner of an open.
+    pub fn owner(party: &'a OpenParty) -> AuditedParty<'a> {
+        AuditedParty { identity: &party.identity, details: party.details.as_deref() }
+    }
+
+    /// The sender of a request on an open of this owner.
+    pub fn sender(caller: &'a Caller<'_>, owner: &'a OpenParty) -> AuditedParty<'a> {
+        let details = caller.details.or(owner.details.as_ref());
+        AuditedParty { identity: caller.identity, details: details.map(|details| &**details) }
     }
 }
 
@@ -128,17 +145,14 @@ impl Share {
             Some(why) => self.audits(AuditClasses::REFUSED) && is_denial(why),
         };
         if wanted {
-            let party = open.party();
-            let details = caller.details.or(party.details.as_ref());
-            let by = OpenParty { identity: Arc::clone(caller.identity), details: details.cloned(), ..party };
-            self.tell_by(&by, open, step, refused);
+            self.tell_by(AuditedParty::sender(caller, &open.party.read()), open, step, refused);
         }
     }
 
     /// Tells of an operation on an open by a client.
     pub(crate) fn tell_by(
         &self,
-        by: &OpenParty,
+        by: AuditedParty<'_>,
         open: &Open,
         step: AuditedStep<'_>,
         refused: Option<&Refusal>,
@@ -154,7 +168,7 @@ impl Share {
             }
             self.tell(AuditEvent {
                 refused,
-                client: by.details.as_deref(),
+                client: by.details,
                 path: is_placed.then_some(path),
                 stream: stream.as_ref().map(Name::as_bytes),
                 new_path: step.new_path.is_some().then_some(new_path),
@@ -162,7 +176,7 @@ impl Share {
                 // Another open than that of the one who removes a name may be the last to close.
                 open: (!is_removal && !open.options.contains(Options::STEP)).then_some(open.id),
                 detail: step.detail,
-                ..AuditEvent::of(step.operation, Some(&by.identity))
+                ..AuditEvent::of(step.operation, Some(by.identity))
             });
         });
     }
@@ -236,7 +250,8 @@ impl Share {
                 };
                 if self.audits(classes) {
                     let rights = AuditDetail::Rights(open.granted);
-                    self.tell_by(&open.party(), open, AuditedStep::with(operation, rights), None);
+                    let step = AuditedStep::with(operation, rights);
+                    self.tell_by(AuditedParty::sender(caller, &open.party.read()), open, step, None);
                 }
             }
             CallResult::Refused(why) => {
@@ -259,36 +274,56 @@ impl Share {
             let (read, written) = (&open.audited.read, &open.audited.written);
             let (read, written) = (read.load(Ordering::Relaxed), written.load(Ordering::Relaxed));
             let step = AuditedStep::with(AuditedOperation::Close, AuditDetail::Moved { read, written });
-            self.tell_by(&open.party(), open, step, None);
+            self.tell_by(AuditedParty::owner(&open.party.read()), open, step, None);
         }
     }
 
     /// Counts bytes that were read, and tells of the first read.
     #[inline]
-    pub(crate) fn audit_read(&self, open: &Open, bytes: usize) {
+    pub(crate) fn audit_read(&self, by: Option<(&Identity, &ClientDetails)>, open: &Open, bytes: usize) {
         if self.audits(AuditClasses::OPEN | AuditClasses::READ) {
             open.audited.read.fetch_add(bytes as u64, Ordering::Relaxed);
-            self.audit_first_use(open, FirstUse::READ, AuditedOperation::Read);
+            self.audit_first_use(by, open, FirstUse::READ, AuditedOperation::Read);
         }
     }
 
     /// Counts bytes that were written, and tells of the first write.
     #[inline]
-    pub(crate) fn audit_write(&self, open: &Open, bytes: u64) {
+    pub(crate) fn audit_write(&self, caller: &Caller<'_>, open: &Open, bytes: u64) {
         if self.audits(AuditClasses::OPEN | AuditClasses::WRITE) {
             open.audited.written.fetch_add(bytes, Ordering::Relaxed);
-            self.audit_first_use(open, FirstUse::WRITE, AuditedOperation::Write);
+            self.audit_first_use(caller.audited_as(), open, FirstUse::WRITE, AuditedOperation::Write);
         }
     }
 
-    /// Tells of the first use of an open.
-    pub(crate) fn audit_first_use(&self, open: &Open, what: FirstUse, operation: AuditedOperation) {
+    /// Whether the next read through an open is told ([`Reader::audited_as`]).
+    ///
+    /// [`Reader::audited_as`]: crate::Reader::audited_as
+    #[inline]
+    pub fn tells_next_read(&self, open: &Open) -> bool {
+        let told = &open.audited.told;
+        self.audits(AuditClasses::READ) && told.load(Ordering::Relaxed) & FirstUse::READ.bits() == 0
+    }
+
+    /// Tells of the first use of an open, by its owner unless another is given.
+    pub(crate) fn audit_first_use(
+        &self,
+        by: Option<(&Identity, &ClientDetails)>,
+        open: &Open,
+        what: FirstUse,
+        operation: AuditedOperation,
+    ) {
         let told = &open.audited.told;
         if !self.audits(operation.classes()) || told.load(Ordering::Relaxed) & what.bits() != 0 {
             return;
         }
         if told.fetch_or(what.bits(), Ordering::Relaxed) & what.bits() == 0 {
-            self.tell_by(&open.party(), open, AuditedStep::of(operation), None);
+            let owner = open.party.read();
+            let by = match by {
+                Some((identity, details)) => AuditedParty { identity, details: Some(details) },
+                None => AuditedParty::owner(&owner),
+            };
+            self.tell_by(by, open, AuditedStep::of(operation), None);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::audit::is_denial;
 use crate::caching::grants::{Need, Requester};
 use crate::engine::Share;
 use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
-use crate::engine::services::audit::{AuditedPath, AuditedStep};
+use crate::engine::services::audit::{AuditedParty, AuditedPath, AuditedStep};
 use crate::engine::services::recycle::{RecycleResult, Removal};
 use crate::engine::values::effects::Effects;
 use crate::open::OpenParty;
@@ -137,7 +137,9 @@ impl Share {
                 self.report(link, Some(name.clone()), ChangeKind::StreamRemoved, ChangeFilter::STREAM_NAME);
             }
             if result.is_ok() && self.audits(AuditClasses::DELETE) {
-                self.tell_by(&open.party(), open, AuditedStep::of(AuditedOperation::Remove), None);
+                let by = open.party();
+                let step = AuditedStep::of(AuditedOperation::Remove);
+                self.tell_by(AuditedParty::owner(&by), open, step, None);
             }
         }
         if let Some(link) = &going.link {
@@ -157,7 +159,7 @@ impl Share {
                 && self.audits(AuditClasses::REFUSED)
                 && is_denial(why)
             {
-                self.tell_by(&by, open, AuditedStep::of(removal_of(open)), Some(why));
+                self.tell_by(AuditedParty::owner(&by), open, AuditedStep::of(removal_of(open)), Some(why));
             }
             is_removed = result.is_ok();
             // A directory that has got entries stays. A name that the host removed is gone anyway.
@@ -225,7 +227,12 @@ impl Share {
         self.end_watches_of(open.file.id);
         if self.audits(AuditClasses::DELETE) {
             let path = Some(AuditedPath::In(&parent, &name));
-            self.tell_by(by, open, AuditedStep { path, ..AuditedStep::of(removal_of(open)) }, None);
+            self.tell_by(
+                AuditedParty::owner(by),
+                open,
+                AuditedStep { path, ..AuditedStep::of(removal_of(open)) },
+                None,
+            );
         }
         Ok(())
     }
@@ -250,7 +257,8 @@ impl Share {
             let (parent, name) = removal.link.parent_and_name();
             let path = Some(AuditedPath::In(&parent, &name));
             let new_path = Some(AuditedPath::In(&kept.folder, &kept.name));
-            self.tell_by(by, open, AuditedStep { path, new_path, ..AuditedStep::of(removal_of(open)) }, None);
+            let step = AuditedStep { path, new_path, ..AuditedStep::of(removal_of(open)) };
+            self.tell_by(AuditedParty::owner(by), open, step, None);
         }
         !matches!(result, RecycleResult::Final)
     }

@@ -147,7 +147,8 @@ fn copy_between(
     // The host may return less than requested before the end.
     while data.len() < len {
         let at = from.at + data.len() as u64;
-        match from_engine.read(from.open, from.owner, at, len - data.len(), &mut data, Patience::Block) {
+        let (reader, left) = (from.owner.into(), len - data.len());
+        match from_engine.read(from.open, reader, at, left, &mut data, Patience::Block) {
             Ok(0) => break,
             Ok(_) => {}
             Err(why) => return CallResult::Refused(why),

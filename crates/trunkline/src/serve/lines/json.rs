@@ -4,7 +4,7 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// An object that is being written.
+/// An object that is being written. Each member ends with a comma, and the last one's becomes the object's end.
 pub struct JsonLine<'a> {
     out: &'a mut Vec<u8>,
 }
@@ -16,22 +16,30 @@ impl<'a> JsonLine<'a> {
         JsonLine { out }
     }
 
+    // Inlined, so that a constant key is copied by a few moves.
+    #[inline(always)]
     fn key(&mut self, key: &str) {
-        self.out.reserve(key.len() + 4);
-        if !matches!(self.out.last(), Some(b'{') | None) {
-            self.out.push(b',');
-        }
         self.out.push(b'"');
         self.out.extend_from_slice(key.as_bytes());
         self.out.extend_from_slice(b"\":");
     }
 
     /// A string.
+    #[inline(always)]
     pub fn text(&mut self, key: &str, text: &str) {
         self.key(key);
         self.out.push(b'"');
         escape(text, self.out);
+        self.out.extend_from_slice(b"\",");
+    }
+
+    /// A string of printable ASCII without quotes and backslashes.
+    #[inline(always)]
+    pub fn word(&mut self, key: &str, word: &str) {
+        self.key(key);
         self.out.push(b'"');
+        self.out.extend_from_slice(word.as_bytes());
+        self.out.extend_from_slice(b"\",");
     }
 
     /// A string, if there is one.
@@ -44,7 +52,19 @@ impl<'a> JsonLine<'a> {
 
     /// A name, which may be any bytes. Bytes that are not UTF-8 are replaced by U+FFFD, and a second key with
     /// `_hex` has all of them.
+    #[inline]
     pub fn name(&mut self, key: &str, name: &[u8]) {
+        if is_plain(name) {
+            self.key(key);
+            self.out.push(b'"');
+            self.out.extend_from_slice(name);
+            return self.out.extend_from_slice(b"\",");
+        }
+        self.name_with_care(key, name);
+    }
+
+    #[cold]
+    fn name_with_care(&mut self, key: &str, name: &[u8]) {
         if let Ok(text) = std::str::from_utf8(name) {
             return self.text(key, text);
         }
@@ -55,19 +75,21 @@ impl<'a> JsonLine<'a> {
             // Writing to memory does not fail.
             let _ = write!(self.out, "{byte:02x}");
         }
-        self.out.push(b'"');
+        self.out.extend_from_slice(b"\",");
     }
 
     /// A value that displays as JSON.
     pub fn raw(&mut self, key: &str, value: impl Display) {
         self.key(key);
-        let _ = write!(self.out, "{value}");
+        let _ = write!(self.out, "{value},");
     }
 
     /// A whole number.
+    #[inline]
     pub fn number(&mut self, key: &str, number: u64) {
         self.key(key);
         digits(number, self.out);
+        self.out.push(b',');
     }
 
     /// A whole number as a string.
@@ -75,7 +97,7 @@ impl<'a> JsonLine<'a> {
         self.key(key);
         self.out.push(b'"');
         digits(number, self.out);
-        self.out.push(b'"');
+        self.out.extend_from_slice(b"\",");
     }
 
     /// Two whole numbers as a string, with a colon between them.
@@ -85,13 +107,13 @@ impl<'a> JsonLine<'a> {
         digits(first, self.out);
         self.out.push(b':');
         digits(second, self.out);
-        self.out.push(b'"');
+        self.out.extend_from_slice(b"\",");
     }
 
     /// A string that needs no escape.
     pub fn display(&mut self, key: &str, text: impl Display) {
         self.key(key);
-        let _ = write!(self.out, "\"{text}\"");
+        let _ = write!(self.out, "\"{text}\",");
     }
 
     /// A list of words, each with its quotes and a comma behind it.
@@ -104,7 +126,7 @@ impl<'a> JsonLine<'a> {
         if self.out.last() == Some(&b',') {
             self.out.pop();
         }
-        self.out.push(b']');
+        self.out.extend_from_slice(b"],");
     }
 
     /// A time in the format of RFC 3339.
@@ -112,47 +134,56 @@ impl<'a> JsonLine<'a> {
         self.key(key);
         self.out.push(b'"');
         crate::calendar::append_rfc3339(self.out, wall_ns);
-        self.out.push(b'"');
+        self.out.extend_from_slice(b"\",");
     }
 
     /// Goes on with members that were made before ([`JsonLine::members`]).
     pub fn append(&mut self, members: &[u8]) {
-        if !matches!(self.out.last(), Some(b'{') | None) {
-            self.out.push(b',');
-        }
         self.out.extend_from_slice(members);
     }
 
-    /// Begins members of an object, without the object around them.
+    /// Begins members of an object at the end of `out`, without the object around them.
     pub fn members(out: &'a mut Vec<u8>) -> JsonLine<'a> {
-        out.clear();
         JsonLine { out }
     }
 
     /// Ends the object and the line.
     pub fn end(self) {
+        if self.out.last() == Some(&b',') {
+            self.out.pop();
+        }
         self.out.extend_from_slice(b"}\n");
     }
 }
 
 /// Appends a number.
 fn digits(number: u64, out: &mut Vec<u8>) {
-    let (from, mut left) = (out.len(), number);
-    loop {
-        out.push(b'0' + (left % 10) as u8);
-        left /= 10;
-        if left == 0 {
-            break;
-        }
+    // The largest has 20 digits. Two of them come from each division.
+    let (mut text, mut from, mut left) = ([0; 20], 20, number);
+    while left >= 10 {
+        let pair = (left % 100) as u8;
+        left /= 100;
+        from -= 2;
+        (text[from], text[from + 1]) = (b'0' + pair / 10, b'0' + pair % 10);
     }
-    out[from..].reverse();
+    // The first of a pair may be missing.
+    if left > 0 || from == 20 {
+        from -= 1;
+        text[from] = b'0' + left as u8;
+    }
+    out.extend_from_slice(&text[from..]);
+}
+
+/// Whether a text is printable ASCII that needs no escape.
+fn is_plain(text: &[u8]) -> bool {
+    // Without an early end the compiler looks at many bytes at once.
+    text.iter().fold(true, |all, byte| all & (0x20..0x7f).contains(byte) & (*byte != b'"') & (*byte != b'\\'))
 }
 
 /// Appends a string without its quotes. Characters that control a terminal or the direction of text are
 /// escaped too, so that a name cannot change how a line is shown.
 fn escape(text: &str, out: &mut Vec<u8>) {
-    let is_plain = |byte: &u8| (0x20..0x7f).contains(byte) && *byte != b'"' && *byte != b'\\';
-    if text.as_bytes().iter().all(is_plain) {
+    if is_plain(text.as_bytes()) {
         return out.extend_from_slice(text.as_bytes());
     }
     for character in text.chars() {

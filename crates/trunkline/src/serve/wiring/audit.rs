@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use admin::status::Audit as Shown;
-use share::{AuditDetail, AuditEvent, AuditSink, AuditedOperation, ClientDetails};
+use share::{AuditDetail, AuditEvent, AuditSink, AuditedOperation, ClientDetails, RenderedClient};
 use volume::security::Rights;
 
 use super::exports::Servers;
@@ -24,6 +24,8 @@ use crate::serve::lines::{LineStream, Losses};
 thread_local! {
     /// The line that this thread makes.
     static LINE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    /// The words for the rights of the last open. Many opens in a row have the same.
+    static LAST_RIGHTS: RefCell<(Rights, Vec<u8>)> = const { RefCell::new((Rights::empty(), Vec::new())) };
 }
 
 /// The words for rights in an event, as they stand in a list.
@@ -135,7 +137,7 @@ impl AuditSink for AuditLog {
         let Some(stream) = self.stream.get() else { return };
         LINE.with_borrow_mut(|line| {
             line.clear();
-            write(event, net::now().wall_ns, line);
+            write(event, crate::calendar::wall_ns(), line);
             stream.put(line);
         });
     }
@@ -165,24 +167,31 @@ fn open(config: &Config) -> Result<Box<dyn LineTarget>, String> {
 fn write(event: &AuditEvent<'_>, now_ns: i64, out: &mut Vec<u8>) {
     let mut line = JsonLine::begin(out);
     line.time("time", now_ns);
-    line.text("operation", event.operation.word());
-    line.text("result", if event.refused.is_some() { "refused" } else { "ok" });
-    if let Some((user, uid)) = event.user {
-        line.text("user", user);
-        if let Some(uid) = uid {
-            line.number("uid", u64::from(uid));
+    line.word("operation", event.operation.word());
+    line.word("result", if event.refused.is_some() { "refused" } else { "ok" });
+    match event.client {
+        Some(client) => {
+            let rendered = client.rendered.get_or_init(|| render(event.user, client));
+            if rendered.is_of(event.user) {
+                line.append(&rendered.bytes);
+            } else {
+                write_user(event.user, &mut line);
+                line.append(&rendered.bytes[rendered.session_from..]);
+            }
         }
-    }
-    if let Some(client) = event.client {
-        line.append(client.rendered.get_or_init(|| of_client(client)));
+        None => write_user(event.user, &mut line),
     }
     if let Some(share) = event.share {
         line.text("share", share);
     }
-    for (key, name) in [("path", event.path), ("stream", event.stream), ("new_path", event.new_path)] {
-        if let Some(name) = name {
-            line.name(key, name);
-        }
+    if let Some(path) = event.path {
+        line.name("path", path);
+    }
+    if let Some(stream) = event.stream {
+        line.name("stream", stream);
+    }
+    if let Some(new_path) = event.new_path {
+        line.name("new_path", new_path);
     }
     if let Some(file) = event.file {
         // As stat(1) prints them. An id has the major number in its upper half.
@@ -196,9 +205,20 @@ fn write(event: &AuditEvent<'_>, now_ns: i64, out: &mut Vec<u8>) {
     line.end();
 }
 
-/// The members about a client's session.
-fn of_client(client: &ClientDetails) -> Box<[u8]> {
+fn write_user(user: Option<(&str, Option<u32>)>, line: &mut JsonLine<'_>) {
+    if let Some((user, uid)) = user {
+        line.text("user", user);
+        if let Some(uid) = uid {
+            line.number("uid", u64::from(uid));
+        }
+    }
+}
+
+/// The members about a user and a client's session.
+fn render(user: Option<(&str, Option<u32>)>, client: &ClientDetails) -> RenderedClient {
     let mut out = Vec::new();
+    write_user(user, &mut JsonLine::members(&mut out));
+    let session_from = out.len();
     let mut line = JsonLine::members(&mut out);
     line.display("address", client.address);
     if !client.machine.is_empty() {
@@ -207,7 +227,21 @@ fn of_client(client: &ClientDetails) -> Box<[u8]> {
     line.text("protocol", client.protocol);
     // Most readers of JSON lose digits beyond 53 bits.
     line.quoted_number("session", client.session);
-    out.into()
+    let user = user.map(|(name, uid)| (name.into(), uid));
+    RenderedClient { user, bytes: out.into(), session_from }
+}
+
+/// Appends the words for rights.
+fn write_rights(rights: Rights, line: &mut JsonLine<'_>) {
+    LAST_RIGHTS.with_borrow_mut(|(last, text)| {
+        if *last != rights || text.is_empty() {
+            text.clear();
+            let words = RIGHTS.iter().filter(|(one, _)| rights.contains(*one)).map(|(_, word)| *word);
+            JsonLine::members(text).words("access", words);
+            *last = rights;
+        }
+        line.append(text);
+    });
 }
 
 /// The values that only some operations have.
@@ -217,13 +251,7 @@ fn write_detail(event: &AuditEvent<'_>, line: &mut JsonLine<'_>) {
     }
     match event.detail {
         AuditDetail::None => {}
-        AuditDetail::Rights(rights) => {
-            let rights = rights.mapped();
-            line.words(
-                "access",
-                RIGHTS.iter().filter(|(one, _)| rights.contains(*one)).map(|(_, word)| *word),
-            );
-        }
+        AuditDetail::Rights(rights) => write_rights(rights.mapped(), line),
         AuditDetail::Moved { read, written } => {
             line.number("bytes_read", read);
             line.number("bytes_written", written);

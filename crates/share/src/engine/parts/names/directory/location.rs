@@ -103,23 +103,34 @@ impl Directory {
     /// Appends its path with slashes, or that of a name in it. It allocates nothing but room in `out`.
     pub fn append_path(self: &Arc<Self>, name: Option<&Name>, out: &mut Vec<u8>) {
         let start = out.len();
-        // The last name comes first, and the bytes are turned round at the end.
-        let put = |name: &Name, out: &mut Vec<u8>| {
-            out.extend(name.as_bytes().iter().rev());
-            out.push(b'/');
-        };
         if let Some(name) = name {
-            put(name, out);
+            out.extend_from_slice(name.as_bytes());
+            out.push(b'/');
         }
-        let (mut at, mut depth) = (self.parent_and_name(), 0);
-        while let Some((parent, name)) = at.filter(|_| depth < MAX_PATH) {
-            put(&name, out);
-            (at, depth) = (parent.parent_and_name(), depth + 1);
+        self.insert_path(start, out);
+    }
+
+    /// Inserts its path at `start` of `out`, before a name of which each part ends with a slash. The last
+    /// slash is removed. Each lock is held for a copy alone: moves by others may make a ring of directories.
+    pub fn insert_path(self: &Arc<Self>, start: usize, out: &mut Vec<u8>) {
+        let (mut at, mut depth) = (Arc::clone(self), 0);
+        while depth < MAX_PATH {
+            let before = out.len();
+            let parent = match &at.location.lock().parent_and_name {
+                Some((parent, name)) => {
+                    out.extend_from_slice(name.as_bytes());
+                    Arc::clone(parent)
+                }
+                None => break,
+            };
+            out.push(b'/');
+            let added = out.len() - before;
+            out[start..].rotate_right(added);
+            (at, depth) = (parent, depth + 1);
         }
         if out.len() > start {
             out.pop();
         }
-        out[start..].reverse();
     }
 }
 
