@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::access::{NewToken, TokenEntry, TokenRequest};
-use crate::objects::{Change, Changed, Kind, Object};
+use crate::objects::{Change, ChangeAction, Changed, Kind, Object};
 use crate::{AccountKey, AccountKeys, Channels, Health, KeyName, Status, Transactions, Workload};
 
 /// The longest request, in bytes with its line end.
@@ -71,6 +71,40 @@ pub enum Request {
     Reload,
     /// Ends the server.
     Stop,
+}
+
+impl Request {
+    /// The request for the audit, without secrets. None if it changes nothing and gives no secret.
+    #[must_use]
+    pub fn audited(&self) -> Option<String> {
+        Some(match self {
+            Request::ChangeUser(change) => format!("change_user {}", change.name),
+            Request::RemoveUser { name } => format!("remove_user {name}"),
+            Request::AddToken(request) => format!("add_token {}", request.name),
+            Request::RevokeToken { name } => format!("revoke_token {name}"),
+            Request::AccountKeys { account } => format!("account_keys {account}"),
+            Request::RenewKey { account, .. } => format!("renew_key {account}"),
+            Request::Change(change) => {
+                let verb = match change.what {
+                    ChangeAction::Create { .. } => "create",
+                    ChangeAction::Set { .. } => "set",
+                    ChangeAction::Delete { .. } => "delete",
+                };
+                format!("{verb} {} {}", change.kind, change.name)
+            }
+            Request::Backup => "backup".to_owned(),
+            Request::Reload => "reload".to_owned(),
+            Request::Stop => "stop".to_owned(),
+            Request::Health
+            | Request::Status
+            | Request::Channels
+            | Request::Transactions
+            | Request::Workload
+            | Request::Users
+            | Request::Tokens
+            | Request::Objects { .. } => return None,
+        })
+    }
 }
 
 /// The server's response.

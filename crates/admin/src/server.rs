@@ -108,20 +108,39 @@ fn may_call(stream: &UnixStream, owner: Option<u32>) -> bool {
     stream.peer_cred().is_ok_and(|caller| caller.uid() == 0 || Some(caller.uid()) == owner)
 }
 
+/// Tells the audit of a request of the control socket.
+fn note(server: &dyn Controlled, uid: Option<u32>, request: Option<&str>, response: &Response) {
+    if let Some(request) = request {
+        let refused = match response {
+            Response::Refused(why) => Some(why.as_str()),
+            _ => None,
+        };
+        server.note_request(("control socket", uid), request, refused);
+    }
+}
+
 async fn answer(mut stream: UnixStream, server: Arc<dyn Controlled>) -> io::Result<()> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
     let line = tokio::time::timeout(PATIENCE, read_request(&mut stream)).await.map_err(late)??;
     let mut stop = false;
+    let uid = stream.peer_cred().ok().map(|caller| caller.uid());
     let response = match line {
         Some(line) => match serde_json::from_slice::<Request>(&line) {
-            Ok(Request::Backup) => return send_backup(stream, server).await,
+            Ok(Request::Backup) => return send_backup(stream, server, uid).await,
             Ok(Request::Stop) => {
                 stop = true;
+                note(&*server, uid, Request::Stop.audited().as_deref(), &Response::Done);
                 Response::Done
             }
             Ok(request) => {
                 let server = Arc::clone(&server);
-                tokio::task::spawn_blocking(move || act(&*server, request)).await?
+                let act = move || {
+                    let audited = request.audited();
+                    let response = act(&*server, request);
+                    note(&*server, uid, audited.as_deref(), &response);
+                    response
+                };
+                tokio::task::spawn_blocking(act).await?
             }
             Err(e) => Response::Refused(format!("not a request: {e}")),
         },
@@ -138,7 +157,7 @@ async fn answer(mut stream: UnixStream, server: Arc<dyn Controlled>) -> io::Resu
 }
 
 /// Sends the state directory as it is now, in a thread of its own. A caller that does not read is given up.
-async fn send_backup(stream: UnixStream, server: Arc<dyn Controlled>) -> io::Result<()> {
+async fn send_backup(stream: UnixStream, server: Arc<dyn Controlled>, uid: Option<u32>) -> io::Result<()> {
     let mut stream = stream.into_std()?;
     tokio::task::spawn_blocking(move || {
         stream.set_nonblocking(false)?;
@@ -150,11 +169,16 @@ async fn send_backup(stream: UnixStream, server: Arc<dyn Controlled>) -> io::Res
         };
         match server.backup() {
             Ok(archive) => {
+                note(&*server, uid, Request::Backup.audited().as_deref(), &Response::Archive);
                 send(&Response::Archive, &mut stream)?;
                 // An error cuts the archive, which its reader notices.
                 archive(&mut stream).inspect_err(|why| tracing::warn!(%why, "a backup was not completed"))
             }
-            Err(why) => send(&Response::Refused(why), &mut stream),
+            Err(why) => {
+                let refused = Response::Refused(why);
+                note(&*server, uid, Request::Backup.audited().as_deref(), &refused);
+                send(&refused, &mut stream)
+            }
         }
     })
     .await?

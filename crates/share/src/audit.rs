@@ -101,6 +101,8 @@ pub enum AuditedOperation {
     LogOff,
     /// The server removed a file from the recycle folder for good.
     Purge,
+    /// An administrator's request, over the API or the control socket.
+    Administer,
 }
 
 impl AuditedOperation {
@@ -136,6 +138,7 @@ impl AuditedOperation {
             O::LogOn,
             O::LogOff,
             O::Purge,
+            O::Administer,
         ]
     };
 
@@ -171,6 +174,7 @@ impl AuditedOperation {
             AuditedOperation::LogOn => "logon",
             AuditedOperation::LogOff => "logoff",
             AuditedOperation::Purge => "purge",
+            AuditedOperation::Administer => "admin",
         }
     }
 
@@ -200,7 +204,9 @@ impl AuditedOperation {
             }
             AuditedOperation::LookUp | AuditedOperation::Access => AuditClasses::REFUSED,
             AuditedOperation::Connect | AuditedOperation::Disconnect => AuditClasses::CONNECT,
-            AuditedOperation::LogOn | AuditedOperation::LogOff => AuditClasses::empty(),
+            AuditedOperation::LogOn | AuditedOperation::LogOff | AuditedOperation::Administer => {
+                AuditClasses::empty()
+            }
         }
     }
 }
@@ -270,6 +276,8 @@ pub enum AuditDetail<'a> {
     LinkText(&'a [u8]),
     /// The reason for which a client or user was refused.
     Reason(&'a str),
+    /// An administrator's request, and the reason for which it was refused.
+    Request(&'a str, Option<&'a str>),
 }
 
 /// One event.

@@ -44,7 +44,10 @@ impl AuditSink for Ear {
             AuditDetail::Attribute(name) | AuditDetail::LinkText(name) => {
                 line += &format!(" [{}]", text(name))
             }
-            AuditDetail::None | AuditDetail::Rights(_) | AuditDetail::Reason(_) => {}
+            AuditDetail::None
+            | AuditDetail::Rights(_)
+            | AuditDetail::Reason(_)
+            | AuditDetail::Request(..) => {}
         }
         assert_eq!(event.share, Some("docs"));
         self.0.lock().unwrap().push(line);

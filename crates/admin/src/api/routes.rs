@@ -395,6 +395,8 @@ pub(super) fn answer(asked: &ApiRequest, server: &dyn Controlled) -> ApiResponse
             if method != Method::GET {
                 let (by, path, status) = (&asked.caller.name, &asked.path, answer.status.as_u16());
                 tracing::info!(by, %method, path, status, "request of an administrator");
+                let refused = (!answer.status.is_success()).then(|| format!("status {status}"));
+                server.note_request((by, None), &format!("{method} {path}"), refused.as_deref());
             }
             answer
         }

@@ -1,13 +1,15 @@
 //! `[audit]` and `audit` of shares: the words for classes of events, and the places that events go to.
 
 use std::fmt::{Display, Formatter};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use share::AuditClasses;
 
-use super::setting::ConfigError;
-use super::tables::{Audit, Config};
+use super::check::fail;
+use super::os_error;
+use super::setting::{ConfigError, Setting};
+use super::tables::{Audit, Config, Share};
 use super::values::Choice;
 
 /// A class of events, or a level that stands for several.
@@ -116,11 +118,54 @@ impl Audit {
     }
 }
 
+/// The files to which the server writes lines, each with its setting.
+fn line_files(config: &Config) -> impl Iterator<Item = (&'static str, &Setting<PathBuf>)> {
+    let audit = config.audit.file.as_ref().map(|file| ("`file` in [audit]", file));
+    audit.into_iter().chain(config.admin.records.as_ref().map(|file| ("`records` in [admin]", file)))
+}
+
+/// Checks that no such file lies in the real directory of a share. Clients could read, change and remove it,
+/// and each event would make another.
+///
+/// # Errors
+/// The setting to change.
+pub fn lines_apart(config: &Config, real: &Path, share: &Share) -> Result<(), ConfigError> {
+    for (setting, file) in line_files(config) {
+        let path = &file.value;
+        let parent = path.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
+        if parent.is_some_and(|parent| parent.starts_with(real)) {
+            let (path, name) = (path.display(), &share.name.value);
+            let text = format!(
+                "{setting}: {path} lies in share `{name}`, where clients reach it; give another path"
+            );
+            return Err(fail(config, &file.origin, text));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that the directories of these files exist.
+fn directories(config: &Config) -> Result<(), ConfigError> {
+    for (setting, file) in line_files(config) {
+        let parent = file.value.parent().unwrap_or(Path::new("/"));
+        let why = match std::fs::metadata(parent) {
+            Ok(found) if found.is_dir() => continue,
+            Ok(_) => "it is not a directory".to_owned(),
+            Err(error) => os_error(&error),
+        };
+        let parent = parent.display();
+        let text = format!("{setting}: {parent}: {why}; give another path, or make this directory");
+        return Err(fail(config, &file.origin, text));
+    }
+    Ok(())
+}
+
 /// Checks that audited shares have one place for their events.
 ///
 /// # Errors
 /// The setting to change.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
+    directories(config)?;
     let audit = &config.audit;
     if let (Some(_), Some(syslog)) = (&audit.file, &audit.syslog) {
         let location = config.location(&syslog.origin);
@@ -149,7 +194,6 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
 mod tests {
     use super::*;
     use crate::config::read;
-    use std::path::Path;
 
     #[test]
     fn words_are_classes_or_stand_for_several() {
@@ -184,6 +228,37 @@ mod tests {
         assert!(why.starts_with("line 2: `logons` in [audit]: nothing says where"), "{why}");
         let why = of("[audit]\nsyslog = \"log\"\n").unwrap_err();
         assert!(why.starts_with("t:2: `syslog` in [audit]: `log` is none of /dev/log, "), "{why}");
+    }
+
+    #[test]
+    fn a_file_of_lines_lies_in_a_directory_and_in_no_share() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = std::fs::canonicalize(dir.path()).unwrap();
+        std::fs::create_dir_all(root.join("docs/deep")).unwrap();
+        std::os::unix::fs::symlink(root.join("docs/deep"), root.join("link")).unwrap();
+        let of = |setting: &str, file: &str| {
+            let root = root.display();
+            let text = format!("{setting} = \"{root}/{file}\"\n[share.d]\npath = \"{root}/docs\"\n");
+            let config = read::parse("t", &text, Path::new("/etc")).unwrap();
+            let apart = lines_apart(&config, &config.shares["d"].path.value, &config.shares["d"]);
+            apart.and_then(|()| check(&config)).map_err(|why| why.0.replace(&root.to_string(), ""))
+        };
+        for (table, key) in [("[audit]", "file"), ("[admin]", "records")] {
+            let setting = format!("{table}\n{key}");
+            assert_eq!(of(&setting, "a.jsonl"), Ok(()));
+            for inside in ["docs/a.jsonl", "docs/deep/a.jsonl", "link/a.jsonl", "docs/deep/../a.jsonl"] {
+                let wanted = format!(
+                    "line 2: `{key}` in {table}: /{inside} lies in share `d`, where clients reach it; give \
+                     another path"
+                );
+                assert_eq!(of(&setting, inside), Err(wanted));
+            }
+            let wanted = format!(
+                "line 2: `{key}` in {table}: /none: no such file or directory; give another path, or make \
+                 this directory"
+            );
+            assert_eq!(of(&setting, "none/a.jsonl"), Err(wanted));
+        }
     }
 
     #[test]

@@ -36,6 +36,7 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
         let real = directory(config, &mounts, share)?;
         apart(config, trees.enter(&mounts, &real).map(|other| &paths[other]), &real, share)?;
         state_apart(config, &real, share)?;
+        super::audit::lines_apart(config, &real, share)?;
         sealed(config, share)?;
         paths.push((real, share));
         readers(config, share, stored)?;

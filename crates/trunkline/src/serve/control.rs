@@ -220,6 +220,10 @@ impl Controlled for Control {
         health
     }
 
+    fn note_request(&self, by: (&str, Option<u32>), request: &str, refused: Option<&str>) {
+        self.server.note_request(by, request, refused);
+    }
+
     fn status(&self) -> Status {
         let plan = self.plan();
         let mut status = Status {

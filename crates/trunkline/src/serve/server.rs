@@ -79,6 +79,11 @@ pub trait FileServer: Send + Sync {
         None
     }
 
+    /// Tells the audit of an administrator's request, which was refused for a reason or done.
+    fn note_request(&self, by: (&str, Option<u32>), request: &str, refused: Option<&str>) {
+        let _unaudited = (by, request, refused);
+    }
+
     /// The connections of each session, without the server's name.
     fn channels(&self) -> Vec<SessionChannels>;
 

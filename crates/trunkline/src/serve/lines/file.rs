@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::target::LineTarget;
+use super::target::{LineTarget, line_start};
 
 /// When a file is put aside, and how many such files stay.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,10 +50,11 @@ impl LineFile {
         Ok(LineFile { path: path.to_owned(), rotation, file, is_stuck: false })
     }
 
-    /// The open file, if it still has its path; else a new one.
-    fn current(&mut self) -> std::io::Result<&mut OpenLog> {
+    /// The open file, if it still has its path; else a new one. Also returns whether it is the same as before.
+    fn current(&mut self) -> std::io::Result<(&mut OpenLog, bool)> {
         let there = std::fs::metadata(&self.path).ok().map(|found| identity(&found));
         let known = self.file.take().filter(|log| there == Some(log.identity));
+        let is_same = known.is_some();
         let log = match known {
             Some(log) => log,
             None => {
@@ -61,7 +62,7 @@ impl LineFile {
                 open(&self.path)?
             }
         };
-        Ok(self.file.insert(log))
+        Ok((self.file.insert(log), is_same))
     }
 
     /// Puts the file aside and begins a new one.
@@ -87,9 +88,22 @@ impl LineFile {
 }
 
 impl LineTarget for LineFile {
-    fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
+    fn write(&mut self, lines: &[u8], done: usize) -> std::io::Result<usize> {
         let Rotation { max_bytes, max_age, .. } = self.rotation;
-        let log = self.current()?;
+        let start = line_start(lines, done);
+        let (log, is_same) = self.current()?;
+        if start < done {
+            // A full disk has cut a line off. Its rest belongs to the same file.
+            if !is_same {
+                return Ok(start);
+            }
+            let end =
+                lines[done..].iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| done + at + 1);
+            let taken = log.file.write(&lines[done..end])?;
+            log.len = log.len.map(|len| len + taken as u64);
+            return Ok(done + taken);
+        }
+        let lines = &lines[done..];
         let is_old = max_age.is_some_and(|most| log.begun.elapsed().is_ok_and(|age| age >= most));
         let first = lines.iter().position(|byte| *byte == b'\n').map_or(lines.len(), |end| end + 1);
         let is_due = log.len.is_some_and(|len| len > 0 && (is_old || len + first as u64 > max_bytes));
@@ -102,11 +116,11 @@ impl LineTarget for LineFile {
             tracing::warn!(%error, "{path} cannot be put aside and grows on");
         }
         let is_stuck = self.is_stuck;
-        let log = self.current()?;
+        let (log, _) = self.current()?;
         let room = log.len.filter(|_| !is_stuck).map(|len| max_bytes.saturating_sub(len));
         let taken = log.file.write(&lines[..room.map_or(lines.len(), |room| whole_lines(lines, room))])?;
         log.len = log.len.map(|len| len + taken as u64);
-        Ok(taken)
+        Ok(done + taken)
     }
 
     fn name(&self) -> String {
@@ -162,10 +176,9 @@ mod tests {
     }
 
     fn put(file: &mut LineFile, text: &str) {
-        let mut left = text.as_bytes();
-        while !left.is_empty() {
-            let taken = file.write(left).unwrap();
-            left = &left[taken..];
+        let mut done = 0;
+        while done < text.len() {
+            done = file.write(text.as_bytes(), done).unwrap();
         }
     }
 
@@ -211,6 +224,25 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         put(&mut file, "three\n");
         assert_eq!(read(&path, ""), "three\n");
+    }
+
+    #[test]
+    fn a_line_of_which_a_part_is_written_ends_in_its_file_or_begins_anew_in_another() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("r");
+        let mut file = LineFile::open(&path, rotation(1000, 1)).unwrap();
+        // A full disk has taken three bytes of the second line.
+        assert_eq!(file.write(b"one\n", 0).unwrap(), 4);
+        file.current().unwrap().0.file.write_all(b"two").unwrap();
+        assert_eq!(file.write(b"one\ntwo-two\nthree\n", 7).unwrap(), 12, "the rest of that line alone");
+        file.current().unwrap().0.file.write_all(b"thr").unwrap();
+        std::fs::rename(&path, dir.path().join("r-1")).unwrap();
+        let (lines, mut done) = (b"three-three\nfour\n", 3);
+        while done < lines.len() {
+            done = file.write(lines, done).unwrap();
+        }
+        assert_eq!(read(&path, "-1"), "one\ntwo-two\nthr");
+        assert_eq!(read(&path, ""), "three-three\nfour\n");
     }
 
     #[test]

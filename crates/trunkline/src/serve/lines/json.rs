@@ -4,6 +4,11 @@
 use std::fmt::Display;
 use std::io::Write;
 
+/// The most bytes of a name in a line, and of its text with escapes. With them the longest event, of two paths
+/// and the text of a link, fits into a datagram of UDP (65,507 bytes).
+const MAX_NAME: usize = 4096;
+const MAX_RENDERED: usize = 8192;
+
 /// An object that is being written. Each member ends with a comma, and the last one's becomes the object's end.
 pub struct JsonLine<'a> {
     out: &'a mut Vec<u8>,
@@ -51,10 +56,11 @@ impl<'a> JsonLine<'a> {
     }
 
     /// A name, which may be any bytes. Bytes that are not UTF-8 are replaced by U+FFFD, and a second key with
-    /// `_hex` has all of them.
+    /// `_hex` has all of them. A name that is too long for a line is cut, and a further key with `_bytes` has
+    /// its whole length.
     #[inline]
     pub fn name(&mut self, key: &str, name: &[u8]) {
-        if is_plain(name) {
+        if name.len() <= MAX_NAME && is_plain(name) {
             self.key(key);
             self.out.push(b'"');
             self.out.extend_from_slice(name);
@@ -65,13 +71,32 @@ impl<'a> JsonLine<'a> {
 
     #[cold]
     fn name_with_care(&mut self, key: &str, name: &[u8]) {
-        if let Ok(text) = std::str::from_utf8(name) {
-            return self.text(key, text);
+        let (from, mut kept) = (self.out.len(), name.len().min(MAX_NAME));
+        loop {
+            // A cut leaves no part of a character behind.
+            while kept < name.len() && kept > 0 && name[kept] & 0xc0 == 0x80 {
+                kept -= 1;
+            }
+            let part = &name[..kept];
+            self.text(key, &String::from_utf8_lossy(part));
+            if self.out.len() - from <= MAX_RENDERED {
+                if std::str::from_utf8(part).is_err() {
+                    self.hex(&format!("{key}_hex"), part);
+                }
+                break;
+            }
+            self.out.truncate(from);
+            kept /= 2;
         }
-        self.text(key, &String::from_utf8_lossy(name));
-        self.key(&format!("{key}_hex"));
+        if kept < name.len() {
+            self.number(&format!("{key}_bytes"), name.len() as u64);
+        }
+    }
+
+    fn hex(&mut self, key: &str, bytes: &[u8]) {
+        self.key(key);
         self.out.push(b'"');
-        for byte in name {
+        for byte in bytes {
             // Writing to memory does not fail.
             let _ = write!(self.out, "{byte:02x}");
         }
@@ -228,6 +253,42 @@ mod tests {
             let hex: String = name.iter().map(|byte| format!("{byte:02x}")).collect();
             let is_text = std::str::from_utf8(&name).is_ok();
             assert_eq!(read["path_hex"].as_str(), (!is_text).then_some(hex.as_str()));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_too_long_is_cut_with_a_mark_and_the_line_has_a_limit() {
+        let plain = vec![b'a'; 100_000];
+        let umlauts = "\u{e4}".repeat(40_000).into_bytes();
+        let (controls, wrong) = (vec![1; 100_000], vec![0xff; 100_000]);
+        for name in [&plain, &umlauts, &controls, &wrong] {
+            let mut out = Vec::new();
+            let mut line = JsonLine::begin(&mut out);
+            line.name("path", name);
+            line.name("new_path", name);
+            line.name("target", name);
+            line.end();
+            assert!(out.len() < 60_000, "{}", out.len());
+            let read: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(read["path_bytes"].as_u64(), Some(name.len() as u64));
+            let begin = String::from_utf8_lossy(name).into_owned();
+            let path = read["path"].as_str().unwrap();
+            assert!(path.len() > 500 && begin.starts_with(path));
+            assert_eq!(read["path_hex"].is_string(), **name == wrong);
+        }
+        let mut out = Vec::new();
+        let mut line = JsonLine::begin(&mut out);
+        line.name("path", &plain[..MAX_NAME]);
+        line.end();
+        assert_eq!(out.len(), MAX_NAME + 12, "a path that the host takes is whole");
+    }
+
+    #[test]
+    fn numbers_have_all_their_digits() {
+        for number in [0, 7, 10, 42, 99, 100, 101, 999, 1000, 65_024, u64::MAX - 1, u64::MAX] {
+            let mut out = Vec::new();
+            digits(number, &mut out);
+            assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
         }
     }
 

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
-use super::target::LineTarget;
+use super::target::{LineTarget, line_start};
 use crate::config::audit::Daemon;
 
 /// The longest wait for a daemon.
@@ -114,9 +114,9 @@ fn resolve(at: &str) -> std::io::Result<SocketAddr> {
 }
 
 impl LineTarget for Syslog {
-    fn write(&mut self, lines: &[u8]) -> std::io::Result<usize> {
-        let end = lines.iter().position(|byte| *byte == b'\n').unwrap_or(lines.len());
-        self.compose(&lines[..end]);
+    fn write(&mut self, lines: &[u8], done: usize) -> std::io::Result<usize> {
+        let end = lines[done..].iter().position(|byte| *byte == b'\n').map_or(lines.len(), |at| done + at);
+        self.compose(&lines[line_start(lines, done)..end]);
         let was_connected = self.link.is_some();
         match self.send() {
             // A socket that was connected for long may only have lost its daemon's earlier run.
@@ -141,11 +141,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut syslog = Syslog::new(Daemon::Local(path.clone()), 21, "box");
-        assert!(syslog.write(b"{}\n").is_err(), "nobody is there yet");
+        assert!(syslog.write(b"{}\n", 0).is_err(), "nobody is there yet");
         for _run in 0..2 {
             let daemon = UnixDatagram::bind(&path).unwrap();
             daemon.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-            assert_eq!(syslog.write(b"{\"a\":1}\n{\"b\":2}\n").unwrap(), 8);
+            assert_eq!(syslog.write(b"{\"a\":1}\n{\"b\":2}\n", 0).unwrap(), 8);
             let mut got = [0; 200];
             let length = daemon.recv(&mut got).unwrap();
             let wanted = format!("<173>trunkline[{}]: {{\"a\":1}}", std::process::id());
@@ -161,7 +161,7 @@ mod tests {
         udp.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let at = format!("udp://{}", udp.local_addr().unwrap());
         let mut syslog = Syslog::new(crate::config::audit::daemon(&at).unwrap(), 21, "box one");
-        syslog.write(b"{\"a\":1}\n").unwrap();
+        syslog.write(b"{\"a\":1}\n", 0).unwrap();
         let mut got = [0; 200];
         let length = udp.recv(&mut got).unwrap();
         let text = String::from_utf8_lossy(&got[..length]).into_owned();
@@ -171,8 +171,8 @@ mod tests {
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let at = format!("tcp://{}", tcp.local_addr().unwrap());
         let mut syslog = Syslog::new(crate::config::audit::daemon(&at).unwrap(), 13, "box");
-        syslog.write(b"{\"a\":1}\n").unwrap();
-        syslog.write(b"{\"b\":2}\n").unwrap();
+        syslog.write(b"{\"a\":1}\n", 0).unwrap();
+        syslog.write(b"{\"b\":2}\n", 0).unwrap();
         drop(syslog);
         let mut text = String::new();
         tcp.accept().unwrap().0.read_to_string(&mut text).unwrap();

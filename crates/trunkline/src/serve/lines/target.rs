@@ -2,13 +2,19 @@
 
 /// A place that lines go to.
 pub trait LineTarget: Send {
-    /// Writes a part of whole lines, each with its end, and returns how many bytes of them are done. The
-    /// caller calls again with the rest, also after an error.
+    /// Writes a part of whole lines, each with its end, of which `done` bytes are written already. Returns how
+    /// many bytes are done then. It is less than before if a line must begin anew, in a new file. The caller
+    /// calls again until all are done, also after an error.
     ///
     /// # Errors
-    /// The error of the host. Nothing of these bytes is done.
-    fn write(&mut self, lines: &[u8]) -> std::io::Result<usize>;
+    /// The error of the host. No more bytes are done.
+    fn write(&mut self, lines: &[u8], done: usize) -> std::io::Result<usize>;
 
     /// Its name in messages.
     fn name(&self) -> String;
+}
+
+/// The beginning of the line in which the byte at `done` stands.
+pub fn line_start(lines: &[u8], done: usize) -> usize {
+    lines[..done].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1)
 }

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::target::LineTarget;
+use super::target::{LineTarget, line_start};
 use super::{GATHERED_BYTES, LineStream, Losses, held};
 
 /// The time for which lines are gathered before they are written.
@@ -44,8 +44,8 @@ pub(super) fn run(
         }
         told = Losses::default();
         while batch.done < batch.bytes.len() {
-            match target.write(&batch.bytes[batch.done..]) {
-                Ok(taken) => batch.done += taken,
+            match target.write(&batch.bytes, batch.done) {
+                Ok(done) => batch.done = done,
                 // A line that is too long for a datagram never gets shorter.
                 Err(why) if why.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error()) => {
                     let rest = &batch.bytes[batch.done..];
@@ -60,7 +60,8 @@ pub(super) fn run(
                         return;
                     };
                     if let Some(next) = next {
-                        target = next;
+                        // The old target keeps the beginning of a line that it has not taken whole.
+                        (target, batch.done) = (next, line_start(&batch.bytes, batch.done));
                     }
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use admin::status::Audit as Shown;
-use share::{AuditDetail, AuditEvent, AuditSink, AuditedOperation, ClientDetails, RenderedClient};
+use share::{AuditDetail, AuditEvent, AuditSink, AuditedOperation, ClientDetails, Refusal, RenderedClient};
 use volume::security::Rights;
 
 use super::exports::Servers;
@@ -118,6 +118,16 @@ impl AuditLog {
             lost: stream.lost(),
             is_failing: stream.is_failing(),
         })
+    }
+
+    /// Tells of an administrator's request.
+    pub fn note_request(&self, by: (&str, Option<u32>), request: &str, refused: Option<&str>) {
+        self.on_event(&AuditEvent {
+            refused: refused.map(|_| &Refusal::AccessDenied),
+            user: Some(by),
+            detail: AuditDetail::Request(request, refused),
+            ..AuditEvent::of(AuditedOperation::Administer, None)
+        });
     }
 
     /// Writes the remaining events and stops.
@@ -246,7 +256,8 @@ fn write_rights(rights: Rights, line: &mut JsonLine<'_>) {
 
 /// The values that only some operations have.
 fn write_detail(event: &AuditEvent<'_>, line: &mut JsonLine<'_>) {
-    if let (Some(why), false) = (event.refused, matches!(event.detail, AuditDetail::Reason(_))) {
+    let has_reason = matches!(event.detail, AuditDetail::Reason(_) | AuditDetail::Request(..));
+    if let (Some(why), false) = (event.refused, has_reason) {
         line.display("reason", why);
     }
     match event.detail {
@@ -267,7 +278,13 @@ fn write_detail(event: &AuditEvent<'_>, line: &mut JsonLine<'_>) {
         }
         AuditDetail::Attribute(name) => line.name("attribute", name),
         AuditDetail::LinkText(text) => line.name("target", text),
-        AuditDetail::Reason(why) => line.text("reason", why),
+        AuditDetail::Reason(why) => line.name("reason", why.as_bytes()),
+        AuditDetail::Request(request, refused) => {
+            line.name("request", request.as_bytes());
+            if let Some(why) = refused {
+                line.name("reason", why.as_bytes());
+            }
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! home (`share::Identity::home`).
 
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -123,15 +124,31 @@ fn give(user: &Identity, directory: &Path) -> rustix::io::Result<()> {
     }
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let opened = rustix::fs::open(directory, flags, Mode::empty())?;
+    // Whoever may write to the parent can have put another directory there. The new one is the server's own,
+    // nobody else has reached into it, and it has no other name in a parent of its own.
+    let found = rustix::fs::fstat(&opened)?;
+    if found.st_uid != 0 || found.st_mode & 0o077 != 0 || found.st_nlink > 2 || !is_empty(&opened)? {
+        return Err(Errno::PERM);
+    }
     rustix::fs::fchown(&opened, Some(Uid::from_raw(user.uid)), Some(Gid::from_raw(user.gid)))?;
     // A parent with the set-group-ID bit has passed it on.
     rustix::fs::fchmod(&opened, Mode::RWXU)
 }
 
+/// Whether a directory has no entries.
+fn is_empty(directory: &OwnedFd) -> rustix::io::Result<bool> {
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::{MetadataExt, symlink};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
     use std::path::PathBuf;
 
     fn user(name: &str) -> Identity {
@@ -175,6 +192,31 @@ mod tests {
         let about = std::fs::metadata(dir.path().join("bob")).unwrap();
         assert_eq!((about.mode() & 0o7777, about.uid(), about.gid()), (0o700, bob.uid, bob.gid));
         assert_eq!(names_in(dir.path()), [PathBuf::from("bob")]);
+    }
+
+    #[test]
+    fn a_directory_that_another_has_put_in_the_way_is_not_given_away() {
+        if host::own().0 != 0 {
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let bob = user("bob");
+        let given = |name: &str, make: &dyn Fn(&Path)| {
+            let path = dir.path().join(name);
+            std::fs::create_dir(&path).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+            make(&path);
+            let given = give(&bob, &path);
+            (given, std::fs::metadata(&path).unwrap().uid())
+        };
+        let chown = |path: &Path| std::os::unix::fs::chown(path, Some(99), None).unwrap();
+        let open = |path: &Path| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        assert_eq!(given("others", &chown), (Err(Errno::PERM), 99));
+        assert_eq!(given("full", &|path| std::fs::write(path.join("x"), "").unwrap()), (Err(Errno::PERM), 0));
+        assert_eq!(given("opened", &open), (Err(Errno::PERM), 0));
+        assert_eq!(given("new", &|_| ()), (Ok(()), bob.uid));
     }
 
     #[test]

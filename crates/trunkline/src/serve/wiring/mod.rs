@@ -218,6 +218,10 @@ impl FileServer for AssembledServer {
         self.audit.shown()
     }
 
+    fn note_request(&self, by: (&str, Option<u32>), request: &str, refused: Option<&str>) {
+        self.audit.note_request(by, request, refused);
+    }
+
     fn channels(&self) -> Vec<SessionChannels> {
         channels::fill(&self.server, &self.addresses.candidates(), net::now().mono_ns)
     }
