@@ -10,6 +10,7 @@ over the rounds. These parts follow:
   and `'newest, Linux'` only smbtorture and Linux' own client)
 - NFS with Ganesha in place of Samba (nfs.py; `--case 'nfs, '`)
 - the gain of caching names (cache.py; `--case 'cache, '`)
+- the cost of the audit (audit.py; `--case 'audit, '`)
 - the machine's own limit (null.py; `--case 'null, '`)
 - the tables on which users of several connections rely (seeds.py; `--case 'seed, '`; needs root)
 - copies over a long path (copies.py; `--case 'copy, '`; needs root)
@@ -33,7 +34,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.bench import cache, channels, copies, loads, memory, network, newest, nfs, null, report, result_store, seeds
+from proving.bench import audit, cache, channels, copies, loads, memory, network, newest, nfs, null, report, result_store, seeds
 from proving.bench.cases import CASES, GENERATORS, Case
 from proving.harness import server as servers
 from proving.harness import tree
@@ -118,11 +119,11 @@ def write_page(everything: result_store.ResultStore, sections: Any, versions: li
     if missing:
         print(f"{PAGE.name} is not written, since {len(missing)} of {len(names)} cases were never measured: {'; '.join(missing[:3])} ...")
         return
-    smb, over_channels, this_year, over_nfs, remembered, limit, told, copied = (results for _, results in sections)
+    smb, over_channels, this_year, over_nfs, remembered, audited, limit, told, copied = (results for _, results in sections)
     machine = (f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: "
                f"{congestion_control}; files lie {place}")
     text = report.page(newest.section(this_year), CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count() or 1)
-    text += nfs.section(over_nfs) + cache.section(remembered) + null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
+    text += nfs.section(over_nfs) + cache.section(remembered) + audit.section(audited) + null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
     PAGE.write_text(text)
     print(f"written: {PAGE}")
 
@@ -136,8 +137,8 @@ def main() -> None:
     commit = tree.commit(PAGE, result_store.PATH)
     everything = result_store.ResultStore(commit, _how(options, congestion_control, place), result_store.PATH if of_page else None)
     smb = everything.part("smb, ")
-    over_channels, this_year, over_nfs, limit, told, copied, remembered = (
-        everything.part(name) for name in ("channels, ", "newest, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, "))
+    over_channels, this_year, over_nfs, limit, told, copied, remembered, audited = (
+        everything.part(name) for name in ("channels, ", "newest, ", "nfs, ", "null, ", "seed, ", "copy, ", "cache, ", "audit, "))
 
     def is_chosen(case: Any, results: result_store.Part) -> bool:
         name = results.prefix + case.name
@@ -150,10 +151,10 @@ def main() -> None:
     complete = True
     if options.generator == "trunkline":
         complete = len(smb.fresh) == len(chosen) and len(over_channels.fresh) == len(of_channels)
-        for section, results in ((newest, this_year), (nfs, over_nfs), (cache, remembered), (null, limit), (seeds, told), (copies, copied)):
+        for section, results in ((newest, this_year), (nfs, over_nfs), (cache, remembered), (audit, audited), (null, limit), (seeds, told), (copies, copied)):
             complete = section.run(options, is_chosen, results) and complete
-    sections = [(CASES, smb), (channels.CASES, over_channels), (newest.ALL, this_year), (nfs.ALL, over_nfs), (cache.CASES, remembered), (null.CASES, limit),
-                (seeds.ALL, told), (copies.CASES, copied)]
+    sections = [(CASES, smb), (channels.CASES, over_channels), (newest.ALL, this_year), (nfs.ALL, over_nfs), (cache.CASES, remembered), (audit.CASES, audited),
+                (null.CASES, limit), (seeds.ALL, told), (copies.CASES, copied)]
     if of_page:
         write_page(everything, sections, [f"{kind}: {_version(kind)}" for kind in (*kinds, "ganesha")], congestion_control, place)
     sys.exit(0 if complete or options.generator != "trunkline" else 1)

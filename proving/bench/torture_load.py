@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """A load by the benches of this year's smbtorture, reported as loads.py expects it from any foreign generator.
 
-    torture_load.py PORT SHARE USER PASSWORD read|write SECONDS DEPTH BLOCK
+    torture_load.py PORT SHARE USER PASSWORD read|write|open SECONDS DEPTH BLOCK
 
 smb2.bench.read and smb2.bench.write keep one request of BLOCK bytes in flight on each of DEPTH files of BLOCK bytes,
-over one connection. The files for reading are holes, since nobody has written to them. The program prints `ready` and
+over one connection. The files for reading are holes, since nobody has written to them. `open` is
+smb2.bench.path-contention-shared, which keeps DEPTH opens and closes of the share's directory in flight. The program prints `ready` and
 `over` around the measurement, and ends with one JSON object of ops, bytes and seconds.
 """
 
@@ -24,7 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proving.smbtorture import torture
 
 # smbtorture's last line: the length of the run in seconds, and operations per second by its own count.
-RESULT = re.compile(r"([\d.]+) second: (?:read|write)\[num/s=([\d,]+);")
+RESULT = re.compile(r"([\d.]+) second: (?:read|write|open)\[num/s=([\d,]+);")
+# The benches that have another name than their load.
+BENCHES = {"open": "path-contention-shared"}
 # Extra time for a connection, the files and their removal.
 ASIDE_S = 60
 
@@ -34,7 +37,7 @@ def command(release: torture.Release, target: list[str], kind: str, seconds: int
     port, share, user, password = target
     settings = {"progress": "false", "nprocs": 1, "qdepth": depth, "io_size": block, "timelimit": seconds}
     return [*release.command, f"//127.0.0.1/{share}", "-p", port, "-U", f"{user}%{password}",
-            *(f"--option=torture:{key}={value}" for key, value in settings.items()), f"smb2.bench.{kind}"]
+            *(f"--option=torture:{key}={value}" for key, value in settings.items()), f"smb2.bench.{BENCHES.get(kind, kind)}"]
 
 
 def listen(lines: Iterable[str]) -> tuple[tuple[float, int] | None, list[str]]:

@@ -409,7 +409,7 @@ impl Model {
         };
         let (mut out, at) = (Vec::new(), range.start as u64);
         let owner = self.owner_of(held);
-        let got = self.world.share.read(&held.open, owner, at, range.len, &mut out, Patience::Block);
+        let got = self.world.share.read(&held.open, owner.into(), at, range.len, &mut out, Patience::Block);
         assert_eq!(got.map(|_| ()), expected, "{:?} {range:?}", held.party);
         if expected.is_ok() {
             assert_eq!(out, self.text[&held.file][range.start..range.start + range.len]);

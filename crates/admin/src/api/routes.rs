@@ -368,6 +368,16 @@ pub(crate) fn with_roles() -> impl Iterator<Item = (String, Option<Role>)> {
     ROUTES.into_iter().flatten().map(line)
 }
 
+/// A request for the audit: the method and the path, and the name of a new object, which is in the body.
+fn audited(asked: &ApiRequest, method: &Method) -> String {
+    let path = &asked.path;
+    let body: Value = match *method {
+        Method::POST => serde_json::from_slice(&asked.body).unwrap_or_default(),
+        _ => Value::Null,
+    };
+    body["name"].as_str().map_or_else(|| format!("{method} {path}"), |name| format!("{method} {path} {name}"))
+}
+
 /// Leads a request to its handler, if the caller's role allows it. The log names who changes something.
 pub(super) fn answer(asked: &ApiRequest, server: &dyn Controlled) -> ApiResponse {
     let nowhere = || ApiResponse::error(StatusCode::NOT_FOUND, "there is no such page; see /openapi.json");
@@ -396,7 +406,7 @@ pub(super) fn answer(asked: &ApiRequest, server: &dyn Controlled) -> ApiResponse
                 let (by, path, status) = (&asked.caller.name, &asked.path, answer.status.as_u16());
                 tracing::info!(by, %method, path, status, "request of an administrator");
                 let refused = (!answer.status.is_success()).then(|| format!("status {status}"));
-                server.note_request((by, None), &format!("{method} {path}"), refused.as_deref());
+                server.note_request((by, None), &audited(asked, &method), refused.as_deref());
             }
             answer
         }

@@ -78,6 +78,46 @@ impl Api {
 }
 
 #[tokio::test]
+async fn the_audit_tells_requests_by_token_and_over_the_control_socket_without_secrets() {
+    let server = LiveServer::start_as("[audit]\nfile = \"audit.jsonl\"\n", |serve| serve);
+    let api = Arc::new(Api::new(&server));
+    let eve = json!({ "name": "eve", "password": "one-very-long-secret" });
+    let made = api.ask("POST", "users", "*", Some(eve)).await;
+    assert_eq!(made.0, 201, "{made:?}");
+    assert_eq!(api.ask("DELETE", "users/nobody", "*", None).await.0, 404);
+    assert_eq!(api.ask("GET", "users", "*", None).await.0, 200);
+    server.says("user remove eve").await;
+    server.says("share set files comment=new").await;
+    let path = server.program.path().join("audit.jsonl");
+    let begun = std::time::Instant::now();
+    let events = loop {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let events: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(!text.contains("secret") && begun.elapsed() < PATIENCE, "{text}");
+        if events.len() >= 4 {
+            break events;
+        }
+    };
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| {
+            assert_eq!(event["operation"], "admin");
+            let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
+            let by = text("user").split(' ').next().unwrap_or_default().to_owned();
+            (by, text("request"), text("result"))
+        })
+        .collect();
+    let wanted = [
+        ("token", "POST /api/v1/users eve", "ok"),
+        ("token", "DELETE /api/v1/users/nobody", "refused"),
+        ("control", "remove_user eve", "ok"),
+        ("control", "set share files", "ok"),
+    ];
+    assert_eq!(told, wanted.map(|(by, request, result)| (by.into(), request.into(), result.into())));
+    assert!(events[2]["uid"].is_number(), "{events:?}");
+}
+
+#[tokio::test]
 async fn the_page_makes_a_share_resizes_it_and_sees_what_it_does() {
     let server = LiveServer::start();
     let api = Arc::new(Api::new(&server));

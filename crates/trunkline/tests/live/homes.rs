@@ -163,6 +163,24 @@ async fn a_session_over_two_connections_stays_in_its_home() {
 }
 
 #[tokio::test]
+async fn the_open_session_of_a_removed_user_is_ended() {
+    let server = LiveServer::with_bob("");
+    server.says("user add carl --password-file password").await;
+    server.says("share create home path=made/{user} create_home=on users=*=full").await;
+    let [anna, carl] =
+        [server.share_of("anna", "home").await.unwrap(), server.share_of("carl", "home").await.unwrap()];
+    put(&carl, "file", "carl").await;
+    let open = carl.open("file", &OpenOptions::read()).await.unwrap();
+    server.says("user remove carl").await;
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while open.read(0, 4).await.is_ok() {
+        assert!(std::time::Instant::now() < end, "a removed user still reads");
+    }
+    assert_eq!(std::fs::read_to_string(server.made("carl/file")).unwrap(), "carl", "the files stay");
+    put(&anna, "file", "anna").await;
+}
+
+#[tokio::test]
 async fn homes_of_many_users_leave_nothing_behind() {
     const USERS: usize = 100;
     let user = |n: usize| format!("[[user]]\nname = \"u{n}\"\npassword_file = \"password\"\n");

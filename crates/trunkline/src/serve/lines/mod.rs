@@ -9,6 +9,8 @@
 //! ones into the stream as soon as there is room again.
 
 pub mod file;
+#[cfg(test)]
+mod full_disk;
 pub mod json;
 pub mod syslog;
 pub mod target;
