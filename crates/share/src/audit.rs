@@ -330,8 +330,7 @@ impl<'a> AuditEvent<'a> {
 
 /// Receives events. It notes their time itself, must not wait, and must not call the engine.
 pub trait AuditSink: Send + Sync {
-    /// Called with each event, in the thread of the request. The caller holds no lock of the engine but that
-    /// of the open's owner, which other requests only read.
+    /// Called with each event, in the thread of the request. The caller holds no lock of the engine.
     fn on_event(&self, event: &AuditEvent<'_>);
 }
 

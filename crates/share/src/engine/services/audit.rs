@@ -60,11 +60,16 @@ impl<'a> AuditedParty<'a> {
         AuditedParty { identity: &party.identity, details: party.details.as_deref() }
     }
 
-    /// The sender of a request on an open of this owner.
-    pub fn sender(caller: &'a Caller<'_>, owner: &'a OpenParty) -> AuditedParty<'a> {
-        let details = caller.details.or(owner.details.as_ref());
+    /// The sender of a request on an open of this owner ([`owner_for`]).
+    pub fn sender(caller: &'a Caller<'_>, owner: Option<&'a OpenParty>) -> AuditedParty<'a> {
+        let details = caller.details.or_else(|| owner?.details.as_ref());
         AuditedParty { identity: caller.identity, details: details.map(|details| &**details) }
     }
+}
+
+/// The owner of an open, if the caller's session is not known by the request.
+fn owner_for(caller: &Caller<'_>, open: &Open) -> Option<OpenParty> {
+    caller.details.is_none().then(|| open.party())
 }
 
 /// The operation whose end is told.
@@ -145,7 +150,8 @@ impl Share {
             Some(why) => self.audits(AuditClasses::REFUSED) && is_denial(why),
         };
         if wanted {
-            self.tell_by(AuditedParty::sender(caller, &open.party.read()), open, step, refused);
+            let owner = owner_for(caller, open);
+            self.tell_by(AuditedParty::sender(caller, owner.as_ref()), open, step, refused);
         }
     }
 
@@ -251,7 +257,8 @@ impl Share {
                 if self.audits(classes) {
                     let rights = AuditDetail::Rights(open.granted);
                     let step = AuditedStep::with(operation, rights);
-                    self.tell_by(AuditedParty::sender(caller, &open.party.read()), open, step, None);
+                    let owner = owner_for(caller, open);
+                    self.tell_by(AuditedParty::sender(caller, owner.as_ref()), open, step, None);
                 }
             }
             CallResult::Refused(why) => {
@@ -274,7 +281,7 @@ impl Share {
             let (read, written) = (&open.audited.read, &open.audited.written);
             let (read, written) = (read.load(Ordering::Relaxed), written.load(Ordering::Relaxed));
             let step = AuditedStep::with(AuditedOperation::Close, AuditDetail::Moved { read, written });
-            self.tell_by(AuditedParty::owner(&open.party.read()), open, step, None);
+            self.tell_by(AuditedParty::owner(&open.party()), open, step, None);
         }
     }
 
@@ -318,12 +325,13 @@ impl Share {
             return;
         }
         if told.fetch_or(what.bits(), Ordering::Relaxed) & what.bits() == 0 {
-            let owner = open.party.read();
-            let by = match by {
-                Some((identity, details)) => AuditedParty { identity, details: Some(details) },
-                None => AuditedParty::owner(&owner),
-            };
-            self.tell_by(by, open, AuditedStep::of(operation), None);
+            let step = AuditedStep::of(operation);
+            match by {
+                Some((identity, details)) => {
+                    self.tell_by(AuditedParty { identity, details: Some(details) }, open, step, None);
+                }
+                None => self.tell_by(AuditedParty::owner(&open.party()), open, step, None),
+            }
         }
     }
 
