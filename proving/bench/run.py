@@ -123,7 +123,8 @@ def write_page(everything: result_store.ResultStore, sections: Any, versions: li
     machine = (f"{platform.system()} {platform.release()}, {os.cpu_count()} CPUs ({report.processor()}); TCP's congestion control: "
                f"{congestion_control}; files lie {place}")
     text = report.page(newest.section(this_year), CASES, smb, versions, machine) + channels.section(over_channels, os.cpu_count() or 1)
-    text += nfs.section(over_nfs) + cache.section(remembered) + audit.section(audited) + null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
+    text += nfs.section(over_nfs) + cache.section(remembered) + audit.section(audited)
+    text += null.section(limit) + seeds.section(told) + copies.section(copied) + everything.told(names)
     PAGE.write_text(text)
     print(f"written: {PAGE}")
 

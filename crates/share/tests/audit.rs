@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use common::{ALL, Client, READ, TestShare, WRITE, done, name, path, user};
 use share::{
     AuditClasses, AuditDetail, AuditEvent, AuditSink, ClientDetails, Config, Disposition, NewItem, Options,
-    RecycleRules, Refusal,
+    Reader, RecycleRules, Refusal,
 };
 use volume::faulty::{FaultyVolume, PlannedFault, VolumeCall};
 use volume::memory::MemoryVolume;
@@ -128,6 +128,26 @@ fn opens_first_uses_and_closes_are_told_once_each() {
             "close user1001@192.0.2.1 dir [0 0]",
         ]
     );
+}
+
+#[test]
+fn the_first_use_of_an_open_is_told_with_its_sender() {
+    let audited = Audited::new(AuditClasses::READ | AuditClasses::WRITE);
+    let (ann, bob) = (audited.client(1), audited.client(2));
+    ann.make_with("a", "text");
+    audited.heard();
+    let open = ann.open("a").access(READ | WRITE).open();
+    assert!(audited.world.share.tells_next_read(&open));
+    let audited_as = Some((&*bob.identity, &**bob.details.as_ref().unwrap()));
+    let reader = Reader { owner: ann.owner(&open), audited_as };
+    let mut out = Vec::new();
+    audited.world.share.read(&open, reader, 0, 4, &mut out, volume::Patience::Block).unwrap();
+    assert!(!audited.world.share.tells_next_read(&open));
+    ann.read(&open).unwrap();
+    bob.write(&open, 0, "1").unwrap();
+    ann.write(&open, 0, "2").unwrap();
+    ann.close(&open);
+    assert_eq!(audited.heard(), ["read user1002@192.0.2.2 a", "write user1002@192.0.2.2 a"]);
 }
 
 #[test]
