@@ -59,8 +59,8 @@ pub trait Controlled: Send + Sync + 'static {
     /// Whether the server is ready. The call may take a few seconds when a disk does not answer.
     fn health(&self) -> Health;
 
-    /// Notes for the audit that a request was done, or was refused for a reason. `by` is the name of a token or
-    /// certificate, or `control socket` with the caller's uid on the host. `request` has no secret.
+    /// Notes for the audit that a request was done, or was refused for a reason. `by` is the name of a token
+    /// or certificate, or `control socket` with the caller's uid on the host. `request` has no secret.
     fn note_request(&self, by: (&str, Option<u32>), request: &str, refused: Option<&str>) {
         let _unaudited = (by, request, refused);
     }

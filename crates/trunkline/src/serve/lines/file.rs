@@ -50,7 +50,7 @@ impl LineFile {
         Ok(LineFile { path: path.to_owned(), rotation, file, is_stuck: false })
     }
 
-    /// The open file, if it still has its path; else a new one. Also returns whether it is the same as before.
+    /// The open file, if it still has its path; else a new one. Also returns whether it is the one of before.
     fn current(&mut self) -> std::io::Result<(&mut OpenLog, bool)> {
         let there = std::fs::metadata(&self.path).ok().map(|found| identity(&found));
         let known = self.file.take().filter(|log| there == Some(log.identity));

@@ -4,12 +4,12 @@
 use std::fmt::Display;
 use std::io::Write;
 
-/// The most bytes of a name in a line, and of its text with escapes. With them the longest event, of two paths
-/// and the text of a link, fits into a datagram of UDP (65,507 bytes).
+/// The most bytes of a name in a line, and of its text with escapes. With them the longest event, of two
+/// paths and the text of a link, fits into a datagram of UDP (65,507 bytes).
 const MAX_NAME: usize = 4096;
 const MAX_RENDERED: usize = 8192;
 
-/// An object that is being written. Each member ends with a comma, and the last one's becomes the object's end.
+/// An object that is being written. Each member ends with a comma, and the object's end replaces the last.
 pub struct JsonLine<'a> {
     out: &'a mut Vec<u8>,
 }

@@ -2,9 +2,9 @@
 
 /// A place that lines go to.
 pub trait LineTarget: Send {
-    /// Writes a part of whole lines, each with its end, of which `done` bytes are written already. Returns how
-    /// many bytes are done then. It is less than before if a line must begin anew, in a new file. The caller
-    /// calls again until all are done, also after an error.
+    /// Writes a part of whole lines, each with its end, of which `done` bytes are written already. Returns
+    /// how many bytes are done then. It is less than before if a line must begin anew, in a new file. The
+    /// caller calls again until all are done, also after an error.
     ///
     /// # Errors
     /// The error of the host. No more bytes are done.
