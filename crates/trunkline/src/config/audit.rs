@@ -124,6 +124,13 @@ fn line_files(config: &Config) -> impl Iterator<Item = (&'static str, &Setting<P
     audit.into_iter().chain(config.admin.records.as_ref().map(|file| ("`records` in [admin]", file)))
 }
 
+/// The directory of a file.
+fn directory_of(file: &Path) -> &Path {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    // A name alone, or the root.
+    parent.unwrap_or(if file.is_absolute() { Path::new("/") } else { Path::new(".") })
+}
+
 /// Checks that no such file lies in the real directory of a share. Clients could read, change and remove it,
 /// and each event would make another.
 ///
@@ -132,8 +139,8 @@ fn line_files(config: &Config) -> impl Iterator<Item = (&'static str, &Setting<P
 pub fn lines_apart(config: &Config, real: &Path, share: &Share) -> Result<(), ConfigError> {
     for (setting, file) in line_files(config) {
         let path = &file.value;
-        let parent = path.parent().and_then(|parent| std::fs::canonicalize(parent).ok());
-        if parent.is_some_and(|parent| parent.starts_with(real)) {
+        let parent = std::fs::canonicalize(directory_of(path));
+        if parent.is_ok_and(|parent| parent.starts_with(real)) {
             let (path, name) = (path.display(), &share.name.value);
             let text = format!(
                 "{setting}: {path} lies in share `{name}`, where clients reach it; give another path"
@@ -147,7 +154,7 @@ pub fn lines_apart(config: &Config, real: &Path, share: &Share) -> Result<(), Co
 /// Checks that the directories of these files exist.
 fn directories(config: &Config) -> Result<(), ConfigError> {
     for (setting, file) in line_files(config) {
-        let parent = file.value.parent().unwrap_or(Path::new("/"));
+        let parent = directory_of(&file.value);
         let why = match std::fs::metadata(parent) {
             Ok(found) if found.is_dir() => continue,
             Ok(_) => "it is not a directory".to_owned(),
@@ -228,6 +235,12 @@ mod tests {
         assert!(why.starts_with("line 2: `logons` in [audit]: nothing says where"), "{why}");
         let why = of("[audit]\nsyslog = \"log\"\n").unwrap_err();
         assert!(why.starts_with("t:2: `syslog` in [audit]: `log` is none of /dev/log, "), "{why}");
+    }
+
+    #[test]
+    fn a_name_alone_is_in_the_working_directory() {
+        let of = |file: &'static str| directory_of(Path::new(file)).to_str().unwrap();
+        assert_eq!([of("a"), of("/a"), of("/"), of("d/a"), of("/d/a")], [".", "/", "/", "d", "/d"]);
     }
 
     #[test]
