@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use share::AuditClasses;
 
-use super::check::fail;
 use super::os_error;
 use super::setting::{ConfigError, Setting};
 use super::tables::{Audit, Config, Share};
@@ -145,7 +144,7 @@ pub fn lines_apart(config: &Config, real: &Path, share: &Share) -> Result<(), Co
             let text = format!(
                 "{setting}: {path} lies in share `{name}`, where clients reach it; give another path"
             );
-            return Err(fail(config, &file.origin, text));
+            return Err(ConfigError(format!("{}: {text}", config.location(&file.origin))));
         }
     }
     Ok(())
@@ -162,7 +161,7 @@ fn directories(config: &Config) -> Result<(), ConfigError> {
         };
         let parent = parent.display();
         let text = format!("{setting}: {parent}: {why}; give another path, or make this directory");
-        return Err(fail(config, &file.origin, text));
+        return Err(ConfigError(format!("{}: {text}", config.location(&file.origin))));
     }
     Ok(())
 }
