@@ -30,7 +30,7 @@ pub use lookup::item::Item;
 pub use operations::basic::{Basic, TimeSet};
 pub use operations::byte_ranges::RangeNote;
 pub use operations::copy::CopySide;
-pub use operations::data::{Reader, WriteAt};
+pub use operations::data::{ReadSender, WriteAt};
 pub use operations::extended::Extended;
 pub use operations::info::{HeldRange, OpenSummary};
 pub use operations::items::NewItem;

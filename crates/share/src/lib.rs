@@ -34,7 +34,7 @@ pub use detached::{Detached, LossListener};
 pub use engine::{
     AccountDomain, AccountKind, AccountMapping, AccountName, Basic, Config, CopySide, DeferredClose,
     Extended, FinalRemoval, HeldRange, Item, ListedEntry, MetadataCaching, NewItem, NoAccounts, OpenSummary,
-    RangeNote, Reader, RecycleRules, RecycleSummary, Share, TimeSet, WriteAt,
+    RangeNote, ReadSender, RecycleRules, RecycleSummary, Share, TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};

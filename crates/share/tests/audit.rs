@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use common::{ALL, Client, READ, TestShare, WRITE, done, name, path, user};
 use share::{
     AuditClasses, AuditDetail, AuditEvent, AuditSink, ClientDetails, Config, Disposition, NewItem, Options,
-    Reader, RecycleRules, Refusal,
+    ReadSender, RecycleRules, Refusal,
 };
 use volume::faulty::{FaultyVolume, PlannedFault, VolumeCall};
 use volume::memory::MemoryVolume;
@@ -139,7 +139,7 @@ fn the_first_use_of_an_open_is_told_with_its_sender() {
     let open = ann.open("a").access(READ | WRITE).open();
     assert!(audited.world.share.tells_next_read(&open));
     let audited_as = Some((&*bob.identity, &**bob.details.as_ref().unwrap()));
-    let reader = Reader { owner: ann.owner(&open), audited_as };
+    let reader = ReadSender { owner: ann.owner(&open), audited_as };
     let mut out = Vec::new();
     audited.world.share.read(&open, reader, 0, 4, &mut out, volume::Patience::Block).unwrap();
     assert!(!audited.world.share.tells_next_read(&open));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::ShareAccess;
 use nfs_wire::types::StateId;
-use share::{AuditedOperation, ClientDetails, CopySide, Identity, LockOwner, Open, Reader};
+use share::{AuditedOperation, ClientDetails, CopySide, Identity, LockOwner, Open, ReadSender};
 use volume::NodeKind;
 use volume::security::Rights;
 use wire::table::EntryGuard;
@@ -181,8 +181,8 @@ impl ToldReader {
     }
 
     /// The same as the engine takes it.
-    pub fn reader(&self, run: &Run) -> Reader<'_> {
+    pub fn reader(&self, run: &Run) -> ReadSender<'_> {
         let audited_as = self.0.as_ref().map(|(identity, details)| (&**identity, &**details));
-        Reader { owner: owner(run), audited_as }
+        ReadSender { owner: owner(run), audited_as }
     }
 }

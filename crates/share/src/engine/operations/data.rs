@@ -25,16 +25,16 @@ pub enum WriteAt {
 
 /// The sender of a read.
 #[derive(Debug, Clone, Copy)]
-pub struct Reader<'a> {
+pub struct ReadSender<'a> {
     /// The owner of its byte ranges.
     pub owner: LockOwner,
     /// The user and session that the audit tells. None: those of the open.
     pub audited_as: Option<(&'a Identity, &'a ClientDetails)>,
 }
 
-impl From<LockOwner> for Reader<'_> {
+impl From<LockOwner> for ReadSender<'_> {
     fn from(owner: LockOwner) -> Self {
-        Reader { owner, audited_as: None }
+        ReadSender { owner, audited_as: None }
     }
 }
 
@@ -48,7 +48,7 @@ impl Share {
     pub fn read(
         &self,
         open: &Open,
-        reader: Reader<'_>,
+        reader: ReadSender<'_>,
         at: u64,
         len: usize,
         out: &mut Vec<u8>,
@@ -77,7 +77,7 @@ impl Share {
     pub fn read_range(
         &self,
         open: &Open,
-        reader: Reader<'_>,
+        reader: ReadSender<'_>,
         at: u64,
         len: usize,
         transfer: &Transfer,

@@ -303,9 +303,9 @@ impl Share {
         }
     }
 
-    /// Whether the next read through an open is told ([`Reader::audited_as`]).
+    /// Whether the next read through an open is told ([`ReadSender::audited_as`]).
     ///
-    /// [`Reader::audited_as`]: crate::Reader::audited_as
+    /// [`ReadSender::audited_as`]: crate::ReadSender::audited_as
     #[inline]
     pub fn tells_next_read(&self, open: &Open) -> bool {
         let told = &open.audited.told;
