@@ -107,7 +107,7 @@ pub enum AuditedOperation {
 
 impl AuditedOperation {
     /// Each operation once.
-    pub const ALL: [AuditedOperation; 28] = {
+    pub const ALL: [AuditedOperation; 29] = {
         use AuditedOperation as O;
         [
             O::Open,
