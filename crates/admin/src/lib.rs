@@ -149,6 +149,16 @@ pub trait Controlled: Send + Sync + 'static {
     /// The reason. Nothing has been changed then.
     fn change(&self, change: objects::Change) -> Result<objects::Changed, objects::Refusal>;
 
+    /// Sets keys of `[domain]`; null drops the change of a key. The change outlives the server. Returns notes
+    /// for the administrator.
+    ///
+    /// # Errors
+    /// The reason. Nothing has been changed then.
+    fn change_domain(
+        &self,
+        settings: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Vec<String>, objects::Refusal>;
+
     /// Creates the user that a start with a share would create, if nobody may log on. Returns a note.
     /// Somebody who makes the first share by command then has a user; the admin page asks for one.
     fn first_user(&self) -> Option<String>;

@@ -1,6 +1,7 @@
 //! The protocol of the control socket: one JSON object on a line in each direction.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::access::{NewToken, TokenEntry, TokenRequest};
 use crate::objects::{Change, ChangeAction, Changed, Kind, Object};
@@ -65,6 +66,8 @@ pub enum Request {
     },
     /// Makes, changes or removes an account or a share.
     Change(Box<Change>),
+    /// Sets keys of `[domain]`; null drops the change of a key.
+    ChangeDomain(Map<String, Value>),
     /// The state directory at this moment. An archive follows the response [`Response::Archive`].
     Backup,
     /// Reads the configuration again.
@@ -137,6 +140,8 @@ pub enum Response {
     Objects(Vec<Object>),
     /// The answer to [`Request::Change`].
     Changed(Box<Changed>),
+    /// The answer to [`Request::ChangeDomain`], with notes for the administrator.
+    DomainChanged(Vec<String>),
     /// The answer to [`Request::Backup`]. The bytes of the archive follow its line, up to the end of the
     /// connection. The archive itself shows whether it is complete.
     Archive,

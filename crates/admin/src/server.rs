@@ -229,6 +229,10 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
                 Err(refusal) => Response::Refused(refusal.text),
             }
         }
+        Request::ChangeDomain(settings) => match server.change_domain(&settings) {
+            Ok(notes) => Response::DomainChanged(notes),
+            Err(refusal) => Response::Refused(refusal.text),
+        },
         // They are answered before.
         Request::Backup => Response::Refused("a backup needs its own connection".to_owned()),
         Request::Reload => done(server.reload()),

@@ -152,6 +152,12 @@ impl Controlled for Fake {
     fn settings_schema(&self, kind: Kind) -> serde_json::Value {
         serde_json::json!({ "type": "object", "description": kind.to_string() })
     }
+    fn change_domain(
+        &self,
+        settings: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Vec<String>, Refusal> {
+        Ok(settings.keys().cloned().collect())
+    }
     fn change(&self, change: Change) -> Result<Changed, Refusal> {
         let Change { kind, name, what, if_version } = change;
         let is_there = name.eq_ignore_ascii_case("docs");

@@ -1,4 +1,4 @@
-//! Turns a change of an account or a share into the new text of `changes.toml`.
+//! Turns a change of an account, a share or the domain into the new text of `changes.toml`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::config::{Config, Origin, Sources, values};
 
 /// The comment at the top of the file of changes.
 const HEADER: &str = "\
-# Accounts and shares as `trunkline account`, `trunkline share` and the admin API have changed them. The \
+# The domain, accounts and shares as `trunkline domain`, `account`, `share` and the admin API have changed them. The \
 server writes this file.
 # It goes before the configuration file, key by key; `whole`: nothing else counts of a table; `removed`: it \
 is taken out.
@@ -27,6 +27,8 @@ is taken out.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Changes {
+    #[serde(skip_serializing_if = "Table::is_empty")]
+    domain: Table,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     account: BTreeMap<String, Table>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -108,6 +110,17 @@ pub fn edit(
             }
         }
     }
+    changes.write()
+}
+
+/// The text of the file of changes with other settings of the domain. Null drops the change of a key. It does
+/// not check whether the server can serve the result.
+///
+/// # Errors
+/// The reason why the change is not possible.
+pub fn edit_domain(sources: &Sources, settings: &Map<String, Value>) -> Result<String, Refusal> {
+    let mut changes = Changes::read(sources.changes.as_deref().unwrap_or_default())?;
+    lay_over(&mut changes.domain, settings)?;
     changes.write()
 }
 

@@ -1,7 +1,7 @@
-//! Accounts and shares that are created, changed and removed by command, with or without a running server.
+//! Accounts and shares that are created, changed and removed by command, and the domain that is joined, with or without a running server.
 //!
 //! The changes are in `changes.toml` in the state directory. It is a second configuration that has only
-//! accounts and shares, and it overrides the first one (`config/section.rs`, `named`). So the administrator's
+//! these, and it overrides the first one (`config/section.rs`, `named`). So the administrator's
 //! own file stays unchanged, with its comments and under the control of any tool that manages it. `config
 //! show` prints for each value which of the two files sets it.
 //!
@@ -18,10 +18,11 @@ pub mod object;
 use std::collections::BTreeSet;
 
 use admin::objects::{Change, Refusal, RefusalKind};
+use serde_json::{Map, Value};
 
 use crate::config::{CHANGES, Config, ConfigError, Overrides, Sources};
 use crate::state::StateDir;
-pub use edit::edit;
+pub use edit::{edit, edit_domain};
 use history::History;
 
 /// A check of a configuration against the host and the names of the users, in lower case:
@@ -51,16 +52,38 @@ impl Edited {
         state: &StateDir,
         check: Check,
     ) -> Result<Edited, Refusal> {
-        let file = config.changes();
-        let there = Sources::read_changes(&file).map_err(|e| Refusal::new(RefusalKind::Failed, e.0))?;
-        if there != sources.changes {
-            let text =
-                format!("{} was edited and is not in force; `trunkline reload` reads it", file.display());
-            return Err(Refusal::new(RefusalKind::Conflict, text));
-        }
+        check_in_force(sources, config)?;
         let text = edit(config, sources, &overrides.environment, history, change)?;
+        Edited::with(overrides, sources, config, text, state, check)
+    }
+
+    /// Applies other settings of the domain to a configuration.
+    ///
+    /// # Errors
+    /// The reason why the change is not possible.
+    pub fn domain(
+        overrides: &Overrides,
+        sources: &Sources,
+        config: &Config,
+        settings: &Map<String, Value>,
+        state: &StateDir,
+        check: Check,
+    ) -> Result<Edited, Refusal> {
+        check_in_force(sources, config)?;
+        Edited::with(overrides, sources, config, edit_domain(sources, settings)?, state, check)
+    }
+
+    /// The configuration with another text of the file of changes.
+    fn with(
+        overrides: &Overrides,
+        sources: &Sources,
+        config: &Config,
+        text: String,
+        state: &StateDir,
+        check: Check,
+    ) -> Result<Edited, Refusal> {
         let sources = Sources { changes: Some(text), ..sources.clone() };
-        let location = format!("{}:", file.display());
+        let location = format!("{}:", config.changes().display());
         let bad = |why: String| Refusal::new(RefusalKind::Bad, without_location(&location, &why));
         let config = checked(overrides, &sources, state, check).map_err(bad)?;
         Ok(Edited { sources, config })
@@ -80,6 +103,17 @@ impl Edited {
         };
         written.map(|_| ()).map_err(failed)
     }
+}
+
+/// Refuses a change while the file of changes is not the one in force.
+fn check_in_force(sources: &Sources, config: &Config) -> Result<(), Refusal> {
+    let file = config.changes();
+    let there = Sources::read_changes(&file).map_err(|e| Refusal::new(RefusalKind::Failed, e.0))?;
+    if there == sources.changes {
+        return Ok(());
+    }
+    let text = format!("{} was edited and is not in force; `trunkline reload` reads it", file.display());
+    Err(Refusal::new(RefusalKind::Conflict, text))
 }
 
 /// Reads the configuration of these texts and checks it against the host and the users.

@@ -42,7 +42,7 @@ pub use setting::{ConfigError, Origin, Setting, os_error, own_error};
 pub use tables::{Above, Account, Admin, Audit, Config, Domain, Server, Share, Testing, User};
 pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};
 
-/// File in the state directory with the changes of accounts and shares by command.
+/// File in the state directory with the changes of the domain, accounts and shares by command.
 pub const CHANGES: &str = "changes.toml";
 
 /// Settings of the command line and the environment, which override the file.

@@ -18,7 +18,7 @@ use super::{endpoints, nearest, values};
 
 const TOP: &[&str] = &["server", "admin", "audit", "domain", "user", "account", "share"];
 /// The tables that can be changed by command.
-const CHANGED: &[&str] = &["account", "share"];
+const CHANGED: &[&str] = &["domain", "account", "share"];
 /// The table inside `[server]`.
 const TESTING: &str = "testing";
 
@@ -33,7 +33,7 @@ pub struct Texts<'a> {
     pub base: &'a Path,
     /// The settings of the environment, which override the file.
     pub environment: &'a EnvironmentSettings,
-    /// Name and content of the file of changes by command, which overrides the accounts and shares of both.
+    /// Name and content of the file of changes by command, which overrides the domain, the accounts and the shares of both.
     pub change: Option<(&'a str, &'a str)>,
 }
 
@@ -404,7 +404,7 @@ mod tests {
         for (change, wanted) in [
             (
                 "[server]\n",
-                "changes.toml:1: unknown key `server` in the configuration; known: account, share",
+                "changes.toml:1: unknown key `server` in the configuration; known: domain, account, share",
             ),
             ("[share.docs]\nremvoed = true\n", "changes.toml:2: unknown key `remvoed` in [share.Docs]"),
             ("[share.docs]\ncomment = 4\n", "changes.toml:2: `comment` in [share.Docs] must be a string"),

@@ -251,6 +251,11 @@ settings! {
     pub struct Domain(above: ()) {
         /// Realm of the server. With it, users of the realm log on with Kerberos tickets.
         realm: String { Text(values::realm), live, unset "no Kerberos", "\"EXAMPLE.NET\"" }
+        /// Short name of an Active Directory domain: the `CORP` of `CORP\bob`.
+        netbios_name: String { Text(netbios), live, unset "none", "\"CORP\"" }
+        /// Names by which clients reach the server. Each needs a service principal `cifs/NAME` in the realm,
+        /// which `trunkline domain test` examines.
+        names: Vec<String> { ListFormat::any(Text(spn_name)), live, or Vec::new() }
         /// File with the keys of the server's service principals.
         keytab: PathBuf { File, live, or PathBuf::from("/etc/krb5.keytab") }
         /// Encryption types that tickets and their keys may have. `rc4-hmac` is deprecated.

@@ -414,6 +414,20 @@ impl Controlled for Control {
         Ok(Changed { object, notes })
     }
 
+    fn change_domain(
+        &self,
+        settings: &serde_json::Map<String, serde_json::Value>,
+    ) -> Result<Vec<String>, Refusal> {
+        let mut current = self.lock();
+        let before = Arc::clone(&current.plan);
+        let (config, state) = (&before.config, &self.state);
+        let sources = &current.sources;
+        let edited = Edited::domain(&self.overrides, sources, config, settings, state, check::against)?;
+        self.take(&mut current, edited)?;
+        tracing::info!(keys = ?settings.keys().collect::<Vec<_>>(), "domain changed by command");
+        Ok(notes(&current.plan.fixed_changes(&before)))
+    }
+
     fn first_user(&self) -> Option<String> {
         self.make_first_user(&mut self.lock())
     }
