@@ -46,7 +46,7 @@ pub use channels::Channels;
 pub use client::{ClientError, ControlClient};
 pub use health::Health;
 pub use keys::{AccountKey, AccountKeys, KeyName};
-pub use protocol::{IdChange, NtHash, Request, Response, UserChange, UserEntry};
+pub use protocol::{DomainSettings, IdChange, NtHash, Request, Response, UserChange, UserEntry};
 pub use status::Status;
 pub use transactions::Transactions;
 pub use workload::Workload;
@@ -154,10 +154,7 @@ pub trait Controlled: Send + Sync + 'static {
     ///
     /// # Errors
     /// The reason. Nothing has been changed then.
-    fn change_domain(
-        &self,
-        settings: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Vec<String>, objects::Refusal>;
+    fn change_domain(&self, settings: &DomainSettings) -> Result<Vec<String>, objects::Refusal>;
 
     /// Creates the user that a start with a share would create, if nobody may log on. Returns a note.
     /// Somebody who makes the first share by command then has a user; the admin page asks for one.

@@ -13,6 +13,9 @@ pub const MAX_REQUEST: usize = 64 * 1024;
 /// The longest response, in bytes. A status of a hundred thousand opens fits.
 pub const MAX_RESPONSE: usize = 128 * 1024 * 1024;
 
+/// Keys of `[domain]`; null drops the change of a key.
+pub type DomainSettings = Map<String, Value>;
+
 /// A request to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
@@ -67,7 +70,7 @@ pub enum Request {
     /// Makes, changes or removes an account or a share.
     Change(Box<Change>),
     /// Sets keys of `[domain]`; null drops the change of a key.
-    ChangeDomain(Map<String, Value>),
+    ChangeDomain(DomainSettings),
     /// The state directory at this moment. An archive follows the response [`Response::Archive`].
     Backup,
     /// Reads the configuration again.

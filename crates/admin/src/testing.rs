@@ -7,8 +7,8 @@ use crate::access::{Caller, NewToken, Role, TokenEntry, TokenRefusal, TokenReque
 use crate::objects::{Change, ChangeAction, Changed, Kind, Object, Refusal, RefusalKind};
 use crate::open_files::{ClosedState, FileInUse};
 use crate::{
-    AccountKey, AccountKeys, Channels, Controlled, Health, KeyName, NtHash, Status, Transactions, UserChange,
-    UserEntry, Workload,
+    AccountKey, AccountKeys, Channels, Controlled, DomainSettings, Health, KeyName, NtHash, Status,
+    Transactions, UserChange, UserEntry, Workload,
 };
 
 /// The server.
@@ -152,10 +152,7 @@ impl Controlled for Fake {
     fn settings_schema(&self, kind: Kind) -> serde_json::Value {
         serde_json::json!({ "type": "object", "description": kind.to_string() })
     }
-    fn change_domain(
-        &self,
-        settings: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Vec<String>, Refusal> {
+    fn change_domain(&self, settings: &DomainSettings) -> Result<Vec<String>, Refusal> {
         Ok(settings.keys().cloned().collect())
     }
     fn change(&self, change: Change) -> Result<Changed, Refusal> {

@@ -51,6 +51,12 @@ pub enum CliCommand {
         #[command(subcommand)]
         command: ObjectCommand,
     },
+    /// Join, leave and examine an Active Directory domain or a Kerberos realm
+    Domain {
+        /// The action on the membership.
+        #[command(subcommand)]
+        command: DomainCommand,
+    },
     /// Check or show the configuration, or list its keys
     Config {
         /// The action on the configuration.
@@ -344,6 +350,99 @@ pub struct ListArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// The server or the state directory to work on.
+    #[command(flatten)]
+    pub location: LocationArgs,
+}
+
+/// `trunkline domain …`
+#[derive(Debug, Subcommand)]
+pub enum DomainCommand {
+    /// Join Active Directory by `adcli`, or take over a keytab of a realm; a second join adds names and makes new
+    /// keys
+    Join(Box<JoinArgs>),
+    /// Remove the machine account, the keytab and the settings
+    Leave {
+        /// The administrator of the domain.
+        #[command(flatten)]
+        logon: DomainLogonArgs,
+        /// Leave the machine account in the domain
+        #[arg(long)]
+        keep_account: bool,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
+    /// Try each step from the DNS to a ticket, and say what is wrong and how to mend it; exit status 1 for a fault
+    Test {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
+    /// Show the realm, the machine account, the keys and the controllers
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
+    /// Give the machine account a new password and add its keys; sessions and tickets stay
+    Renew {
+        /// Do so only if the password is older than this; 0 is always
+        #[arg(long, value_name = "DAYS", default_value_t = 0)]
+        older_than_days: u32,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
+}
+
+/// Options that name an administrator of a domain.
+#[derive(Debug, Clone, Args)]
+pub struct DomainLogonArgs {
+    /// User of the domain who may join machines
+    #[arg(long, value_name = "NAME", default_value = "Administrator")]
+    pub user: String,
+    /// The password.
+    #[command(flatten)]
+    pub password: PasswordArgs,
+}
+
+/// Options of `domain join`.
+#[derive(Debug, Clone, Args)]
+pub struct JoinArgs {
+    /// Realm: for Active Directory the DNS name of the domain
+    #[arg(value_name = "REALM")]
+    pub realm: String,
+    /// The administrator of the domain.
+    #[command(flatten)]
+    pub logon: DomainLogonArgs,
+    /// Use this keytab and join nothing: for a plain realm, or a host that is joined already
+    #[arg(long, value_name = "FILE")]
+    pub keytab: Option<PathBuf>,
+    /// Further name of the server for clients; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub name: Vec<String>,
+    /// Name of the machine account [default: `netbios_name` of the server]
+    #[arg(long, value_name = "NAME", conflicts_with = "keytab")]
+    pub computer_name: Option<String>,
+    /// Full host name of the server [default: the host's, or its short name with the realm behind it]
+    #[arg(long, value_name = "NAME", conflicts_with = "keytab")]
+    pub host: Option<String>,
+    /// Organizational unit for the account, such as OU=Servers,DC=corp,DC=example
+    #[arg(long, value_name = "DN", conflicts_with = "keytab")]
+    pub organizational_unit: Option<String>,
+    /// Domain controller to use [default: the first that answers]
+    #[arg(long, value_name = "HOST", conflicts_with = "keytab")]
+    pub controller: Option<String>,
+    /// Short name of the domain, as the CORP of CORP\\bob [default: as the domain says]
+    #[arg(long, value_name = "NAME")]
+    pub netbios_name: Option<String>,
     /// The server or the state directory to work on.
     #[command(flatten)]
     pub location: LocationArgs,

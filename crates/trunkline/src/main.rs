@@ -18,6 +18,7 @@ mod cli;
 mod command;
 mod config;
 mod discovery;
+mod domain;
 mod host;
 mod log;
 mod password;

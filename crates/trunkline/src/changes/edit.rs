@@ -16,8 +16,8 @@ use crate::config::{Config, Origin, Sources, values};
 
 /// The comment at the top of the file of changes.
 const HEADER: &str = "\
-# The domain, accounts and shares as `trunkline domain`, `account`, `share` and the admin API have changed them. The \
-server writes this file.
+# The domain, accounts and shares as `trunkline domain`, `account`, `share` and the admin API have \
+changed them. The server writes this file.
 # It goes before the configuration file, key by key; `whole`: nothing else counts of a table; `removed`: it \
 is taken out.
 # What is taken out here counts again as the configuration says, after `trunkline reload`.

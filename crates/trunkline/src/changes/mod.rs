@@ -1,4 +1,5 @@
-//! Accounts and shares that are created, changed and removed by command, and the domain that is joined, with or without a running server.
+//! Accounts and shares that are created, changed and removed by command, and the domain that is joined, with
+//! or without a running server.
 //!
 //! The changes are in `changes.toml` in the state directory. It is a second configuration that has only
 //! these, and it overrides the first one (`config/section.rs`, `named`). So the administrator's

@@ -7,6 +7,7 @@ mod config;
 mod control;
 mod copy;
 mod doctor;
+mod domain;
 mod health;
 mod limits;
 mod link;
@@ -39,6 +40,7 @@ pub fn run(command: CliCommand) -> anyhow::Result<ExitCode> {
     match command {
         CliCommand::Copy(args) => return copy::run(&args),
         CliCommand::Doctor(args) => return doctor::run(&args),
+        CliCommand::Domain { command } => return domain::run(command),
         CliCommand::Health(args) => return Ok(health::run(&args)),
         CliCommand::Link(args) => return link::run(&args),
         CliCommand::Serve(args) => serve::run(&args),

@@ -33,7 +33,8 @@ pub struct Texts<'a> {
     pub base: &'a Path,
     /// The settings of the environment, which override the file.
     pub environment: &'a EnvironmentSettings,
-    /// Name and content of the file of changes by command, which overrides the domain, the accounts and the shares of both.
+    /// Name and content of the file of changes by command, which overrides the domain, the accounts and
+    /// the shares of both.
     pub change: Option<(&'a str, &'a str)>,
 }
 

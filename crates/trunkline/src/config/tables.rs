@@ -247,7 +247,8 @@ settings! {
         logons: bool { Flag, live, or false }
     }
 
-    /// The Kerberos realm or the Active Directory domain that the server belongs to (docs/identity.md).
+    /// The Kerberos realm or the Active Directory domain that the server belongs to (docs/identity.md). The
+    /// command `trunkline domain join` sets its names and its keytab.
     pub struct Domain(above: ()) {
         /// Realm of the server. With it, users of the realm log on with Kerberos tickets.
         realm: String { Text(values::realm), live, unset "no Kerberos", "\"EXAMPLE.NET\"" }

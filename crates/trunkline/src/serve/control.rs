@@ -17,8 +17,8 @@ use admin::open_files::{ClosedState, FileInUse};
 use admin::status::{ServerStatus, Status};
 use admin::workload::ShareWork;
 use admin::{
-    AccountKey, AccountKeys, ArchiveOutput, Channels, Controlled, Health, KeyName, NtHash, Transactions,
-    UserChange, UserEntry, Workload,
+    AccountKey, AccountKeys, ArchiveOutput, Channels, Controlled, DomainSettings, Health, KeyName, NtHash,
+    Transactions, UserChange, UserEntry, Workload,
 };
 use tokio::sync::Notify;
 
@@ -414,17 +414,12 @@ impl Controlled for Control {
         Ok(Changed { object, notes })
     }
 
-    fn change_domain(
-        &self,
-        settings: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Vec<String>, Refusal> {
+    fn change_domain(&self, settings: &DomainSettings) -> Result<Vec<String>, Refusal> {
         let mut current = self.lock();
-        let before = Arc::clone(&current.plan);
-        let (config, state) = (&before.config, &self.state);
-        let sources = &current.sources;
-        let edited = Edited::domain(&self.overrides, sources, config, settings, state, check::against)?;
+        let (before, sources) = (Arc::clone(&current.plan), &current.sources);
+        let check = check::against;
+        let edited = Edited::domain(&self.overrides, sources, &before.config, settings, &self.state, check)?;
         self.take(&mut current, edited)?;
-        tracing::info!(keys = ?settings.keys().collect::<Vec<_>>(), "domain changed by command");
         Ok(notes(&current.plan.fixed_changes(&before)))
     }
 

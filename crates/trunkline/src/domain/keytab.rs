@@ -1,0 +1,204 @@
+//! Reads keytab files: which principals have keys of which version, type and age. The keys themselves are
+//! skipped.
+//!
+//! The format is version 2 of MIT's (the page "Keytab file format" of its documentation).
+
+use std::path::{Path, PathBuf};
+
+use super::enctype;
+
+/// The reason why a keytab cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum KeytabError {
+    /// The host's error.
+    #[error("{}: {}", .0.display(), crate::config::os_error(.1))]
+    Host(PathBuf, std::io::Error),
+    /// It is no keytab, or it is cut.
+    #[error("{}: it is not a keytab, or it is damaged", .0.display())]
+    Damaged(PathBuf),
+}
+
+/// One key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeytabEntry {
+    /// The principal without its realm, such as `cifs/files.corp.example`.
+    pub principal: String,
+    /// The realm.
+    pub realm: String,
+    /// The version of the key.
+    pub kvno: u32,
+    /// The encryption type, by its number (RFC 3961).
+    pub enctype: i32,
+    /// When it was written, in seconds since 1970.
+    pub written: u32,
+}
+
+/// The keys of a file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Keytab {
+    /// All keys, in their order.
+    pub entries: Vec<KeytabEntry>,
+}
+
+impl Keytab {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`KeytabError`]
+    pub fn read(path: &Path) -> Result<Keytab, KeytabError> {
+        let bytes = std::fs::read(path).map_err(|error| KeytabError::Host(path.to_owned(), error))?;
+        parse(&bytes).ok_or_else(|| KeytabError::Damaged(path.to_owned()))
+    }
+
+    /// The keys of a realm.
+    pub fn of_realm(&self, realm: &str) -> Keytab {
+        let entries = self.entries.iter().filter(|entry| entry.realm == realm).cloned().collect();
+        Keytab { entries }
+    }
+
+    /// The names in lower case for which there is a key of `cifs/NAME`.
+    pub fn server_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for entry in &self.entries {
+            let name =
+                entry.principal.split_once('/').filter(|(service, _)| service.eq_ignore_ascii_case("cifs"));
+            let name = name.map(|(_, name)| name.to_lowercase());
+            names.extend(name.filter(|name| !names.contains(name)));
+        }
+        names
+    }
+
+    /// The machine account, such as `FILES$`.
+    pub fn machine_account(&self) -> Option<&str> {
+        self.entries.iter().map(|entry| entry.principal.as_str()).find(|name| name.ends_with('$'))
+    }
+
+    /// The keys of a principal, without regard to case.
+    pub fn of(&self, principal: &str) -> Vec<&KeytabEntry> {
+        self.entries.iter().filter(|entry| entry.principal.eq_ignore_ascii_case(principal)).collect()
+    }
+
+    /// The names of the encryption types of a principal's newest keys.
+    pub fn enctypes_of(&self, principal: &str) -> Vec<String> {
+        let keys = self.of(principal);
+        let newest = keys.iter().map(|entry| entry.kvno).max();
+        let keys = keys.iter().filter(|entry| Some(entry.kvno) == newest);
+        keys.map(|entry| enctype::name(entry.enctype)).collect()
+    }
+}
+
+/// A cursor over bytes in network order.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        self.take(1).map(|bytes| bytes[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        Some(u16::from_be_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = self.u16()?;
+        Some(String::from_utf8_lossy(self.take(length.into())?).into_owned())
+    }
+}
+
+/// The keys of a keytab. None if the bytes are not a whole keytab of version 2.
+fn parse(bytes: &[u8]) -> Option<Keytab> {
+    let mut file = Reader(bytes.strip_prefix(&[5, 2])?);
+    let mut entries = Vec::new();
+    while !file.0.is_empty() {
+        let size = file.u32()?.cast_signed();
+        let record = file.take(usize::try_from(size.unsigned_abs()).ok()?)?;
+        match size {
+            0 => break,
+            // A deleted key left a hole.
+            ..0 => {}
+            _ => entries.push(entry(Reader(record))?),
+        }
+    }
+    Some(Keytab { entries })
+}
+
+fn entry(mut record: Reader<'_>) -> Option<KeytabEntry> {
+    let count = record.u16()?;
+    let realm = record.text()?;
+    let components: Vec<String> = (0..count).map(|_| record.text()).collect::<Option<_>>()?;
+    let _name_type = record.u32()?;
+    let written = record.u32()?;
+    let short = record.u8()?;
+    let enctype = i32::from(record.u16()?.cast_signed());
+    let length = record.u16()?;
+    record.take(length.into())?;
+    // Older writers leave the long version out.
+    let kvno = record.u32().filter(|long| *long != 0).unwrap_or(short.into());
+    Some(KeytabEntry { principal: components.join("/"), realm, kvno, enctype, written })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(principal: &[&str], kvno: u32, is_long: bool) -> Vec<u8> {
+        let text =
+            |text: &str| [&u16::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
+        let mut body = u16::try_from(principal.len()).unwrap().to_be_bytes().to_vec();
+        body.extend(text("R.EXAMPLE"));
+        principal.iter().for_each(|part| body.extend(text(part)));
+        body.extend([0, 0, 0, 1, 0, 0, 0, 9]);
+        body.push(kvno.to_be_bytes()[3]);
+        body.extend([0, 18, 0, 4, 1, 2, 3, 4]);
+        if is_long {
+            body.extend(kvno.to_be_bytes());
+        }
+        [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], &body].concat()
+    }
+
+    #[test]
+    fn keys_are_listed_and_holes_skipped() {
+        let hole = [&(-3_i32).to_be_bytes()[..], &[7; 3]].concat();
+        let bytes = [
+            &[5, 2][..],
+            &record(&["cifs", "Files.r.example"], 300, true),
+            &hole,
+            &record(&["FILES$"], 2, false),
+            &record(&["cifs", "FILES.R.EXAMPLE"], 301, true),
+        ]
+        .concat();
+        let keytab = parse(&bytes).unwrap();
+        let kvnos: Vec<u32> = keytab.entries.iter().map(|entry| entry.kvno).collect();
+        assert_eq!(kvnos, [300, 2, 301]);
+        assert_eq!(keytab.server_names(), ["files.r.example"]);
+        assert_eq!(keytab.machine_account(), Some("FILES$"));
+        assert_eq!((keytab.entries[0].written, keytab.entries[0].enctype), (9, 18));
+        assert_eq!(keytab.enctypes_of("cifs/files.r.example"), ["aes256-cts-hmac-sha1-96"]);
+        assert!(keytab.of_realm("OTHER").entries.is_empty());
+    }
+
+    #[test]
+    fn a_cut_file_is_refused_and_nothing_panics() {
+        let whole = [&[5, 2][..], &record(&["cifs", "a"], 1, true), &record(&["b"], 2, true)].concat();
+        let ends: Vec<usize> = (0..=whole.len()).filter(|end| parse(&whole[..*end]).is_some()).collect();
+        // The ends of the header and of each record.
+        assert_eq!(ends.len(), 3, "{ends:?}");
+        for at in 0..whole.len() {
+            for flip in [0x01, 0x80, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] ^= flip;
+                let _ = parse(&bytes);
+            }
+        }
+    }
+}

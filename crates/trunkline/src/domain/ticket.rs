@@ -1,0 +1,66 @@
+//! Gets tickets by MIT's programs, to see whether the KDC and the keytab agree.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::controllers::{Kdc, krb5_conf};
+use super::program::{KINIT, KVNO, ProgramEnd, ProgramError};
+
+/// The longest run of one program.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// A credential cache of its own, with a krb5.conf that begins with the KDC that answered. Both are removed
+/// with the value.
+#[derive(Debug)]
+pub struct TicketCache {
+    directory: PathBuf,
+    variables: Vec<(&'static str, OsString)>,
+}
+
+impl TicketCache {
+    /// An empty cache. `kdc` is asked first, so that no program waits for a dead one.
+    ///
+    /// # Errors
+    /// The host's error.
+    pub fn new(realm: &str, kdc: Option<&Kdc>) -> std::io::Result<TicketCache> {
+        let directory = std::env::temp_dir().join(format!("trunkline-domain-{}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&directory)?;
+        let mut configuration = krb5_conf();
+        if let Some(address) = kdc.and_then(|kdc| kdc.address) {
+            let file = directory.join("krb5.conf");
+            let text = format!("[realms]\n  {realm} = {{\n    kdc = {address}\n  }}\n");
+            std::fs::write(&file, text)?;
+            configuration = [file.as_os_str(), ":".as_ref(), &configuration].into_iter().collect();
+        }
+        let cache: OsString = ["FILE:".as_ref(), directory.join("cache").as_os_str()].into_iter().collect();
+        Ok(TicketCache { directory, variables: vec![("KRB5_CONFIG", configuration), ("KRB5CCNAME", cache)] })
+    }
+
+    /// Gets a first ticket for a principal by its key.
+    ///
+    /// # Errors
+    /// [`ProgramError`]
+    pub fn first(&self, keytab: &Path, principal: &str) -> Result<ProgramEnd, ProgramError> {
+        let words = ["-k".into(), "-t".into(), keytab.as_os_str().to_owned(), principal.into()];
+        KINIT.run(&words, &self.variables, "", LIMIT)
+    }
+
+    /// Gets a ticket for a service, and decrypts it by the keytab.
+    ///
+    /// # Errors
+    /// [`ProgramError`]
+    pub fn service(&self, keytab: &Path, principal: &str) -> Result<ProgramEnd, ProgramError> {
+        let words = ["-k".into(), keytab.as_os_str().to_owned(), principal.into()];
+        KVNO.run(&words, &self.variables, "", LIMIT)
+    }
+}
+
+impl Drop for TicketCache {
+    fn drop(&mut self) {
+        // What is left are files of a temporary directory.
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}

@@ -1,0 +1,320 @@
+#!/usr/bin/env python3
+"""Join Active Directory and a plain Kerberos realm with `trunkline domain`, stage each fault and leave again.
+
+    domain.py
+
+The domain controller is Debian's Samba (GENERATION=newer: this year's), the plain realm MIT's krb5kdc, each in a
+network namespace of its own.
+"""
+
+import contextlib
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.doctor import stage
+from proving.harness import server
+from proving.harness.tally import Tally, skip_whole_suite
+from proving.kerberos.active_directory import MEMBER, PASSWORD, WORKGROUP, ActiveDirectory
+from proving.kerberos.mit_realm import MitRealm
+from proving.kerberos.network import Missing, RealmNetwork, environment
+
+SUITE = "domain"
+# The most that a join may take (number 1 of the issue), and a command with a dead controller beside one that answers.
+JOIN_S = 10.0
+DEAD_S = 5.0
+# Ten minutes, which Kerberos does not allow.
+AHEAD_S = 600
+COMMAND_S = 60
+
+
+class Member:
+    """The server's commands, in the network of a realm, with a state directory of its own."""
+
+    def __init__(self, network: RealmNetwork, directory: Path) -> None:
+        self.network, self.state = network, directory / "state"
+        self.keytab = self.state / "krb5.keytab"
+
+    def run(self, *words: object, stdin: str = "", preload: Path | None = None) -> subprocess.CompletedProcess[str]:
+        """Run `trunkline domain WORDS`."""
+        command = [server.program(), "domain", *map(str, words), "--state-dir", str(self.state)]
+        variables = {"LD_PRELOAD": str(preload)} if preload else {}
+        # The preloaded clock is for our program and its children, not for `ip`.
+        before = ["env", *(f"{name}={value}" for name, value in variables.items())]
+        return subprocess.run(self.network.inside([*before, *command]), capture_output=True, text=True, timeout=COMMAND_S, input=stdin,
+                              env=environment())
+
+    def must(self, *words: object, stdin: str = "") -> str:
+        """Run a command that must succeed and return its output."""
+        done = self.run(*words, stdin=stdin)
+        if done.returncode:
+            raise RuntimeError(f"domain {words[0]} ended with {done.returncode}: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout
+
+    def steps(self, preload: Path | None = None) -> dict[str, dict[str, Any]]:
+        """Run `domain test` and return its steps by name."""
+        done = self.run("test", "--json", preload=preload)
+        if not done.stdout:
+            raise RuntimeError(f"domain test ended with {done.returncode}: {done.stderr.strip()}")
+        steps = {step["step"]: step for step in json.loads(done.stdout)}
+        whole = all(step["result"] in ("works", "remark") for step in steps.values())
+        if whole != (done.returncode == 0):
+            raise RuntimeError(f"domain test ended with {done.returncode} although its steps are {steps}")
+        return steps
+
+    def status(self) -> dict[str, Any]:
+        """Return the report of `domain status`."""
+        found: dict[str, Any] = json.loads(self.must("status", "--json"))
+        return found
+
+
+def expect(is_so: bool, what: object) -> None:
+    """Fail a case."""
+    if not is_so:
+        raise AssertionError(str(what))
+
+
+def expect_fault(steps: dict[str, dict[str, Any]], name: str, *words: str) -> None:
+    """Fail a case unless the step `name` is a fault whose texts have all `words`."""
+    step = steps.get(name, {})
+    text = f"{step.get('seen')} / {step.get('mend')}"
+    expect(step.get("result") == "fault" and all(word in text for word in words), f"{name} is not a fault with {words}: {steps}")
+
+
+def expect_whole(steps: dict[str, dict[str, Any]]) -> None:
+    """Fail a case unless each step works."""
+    expect(all(step["result"] in ("works", "remark") for step in steps.values()), steps)
+
+
+class Suite:
+    """The cases of one realm, in order. One that fails does not keep the others from running."""
+
+    def __init__(self, tally: Tally, title: str) -> None:
+        self.tally, self.title = tally, title
+
+    def case(self, name: str, work: Callable[[], str | None]) -> None:
+        """Run one case. It may return a remark."""
+        begun = time.monotonic()
+        try:
+            remark = work()
+            self.tally.add("pass", f"{self.title}: {name}")
+            if remark:
+                print(f"        {remark}", flush=True)
+        except (AssertionError, RuntimeError, OSError, subprocess.SubprocessError, ValueError, KeyError) as reason:
+            self.tally.add("fail", f"{self.title}: {name}", f"{reason} ({time.monotonic() - begun:.1f} s)")
+
+
+def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
+    """The cases of Active Directory."""
+    host, alias = f"{MEMBER}.{domain.realm.lower()}", f"nas.{domain.realm.lower()}"
+    network, spare = domain.network, member.state.parent / "spare.keytab"
+
+    def join(*more: object) -> float:
+        begun = time.monotonic()
+        member.must("join", domain.realm, "--password-file", "-", "--host", host, "--computer-name", "FILES", *more, stdin=PASSWORD)
+        return time.monotonic() - begun
+
+    def joined() -> str:
+        took = join("--name", alias)
+        found = member.status()
+        expect(found["account"] == "FILES$" and found["netbios_name"] == WORKGROUP, found)
+        expect({host, "files", alias} <= set(found["names"]), found["names"])
+        expect(member.keytab.stat().st_mode & 0o777 == 0o600, "others may read the keytab")
+        expect_whole(member.steps())
+        expect(took <= JOIN_S, f"the join took {took:.1f} s")
+        return f"joined after {took:.1f} s"
+
+    def refused() -> None:
+        other = Member(network, member.state.parent / "other")
+        done = other.run("join", domain.realm, "--password-file", "-", "--host", host, stdin="wrong")
+        expect(done.returncode == 2 and "the password is wrong" in done.stderr, done)
+        expect(len(done.stderr.strip().splitlines()) == 2 or len(done.stderr.strip().splitlines()) == 1, done.stderr)
+        expect(not other.keytab.exists() and other.status()["realm"] is None, "something was left")
+
+    def clock() -> None:
+        with stage.other_clock(AHEAD_S) as library:
+            expect_fault(member.steps(library), "clock", "ahead of", "set the clock")
+            done = member.run("join", domain.realm, "--password-file", "-", stdin=PASSWORD, preload=library)
+            expect(done.returncode == 2 and "set the clock" in done.stderr, done)
+
+    def missing_name() -> None:
+        domain.tool("spn", "delete", f"cifs/{alias}", "FILES$")
+        expect_fault(member.steps(), f"cifs/{alias}", f"no service principal cifs/{alias}", "trunkline domain join")
+        join("--name", alias)
+        expect_whole(member.steps())
+
+    def renewal() -> None:
+        before = {key["kvno"] for key in member.status()["keys"]}
+        # A client's ticket of the key before the renewal.
+        cache = {"KRB5CCNAME": f"FILE:{member.state.parent}/old"}
+        network.run("kinit", "ann", stdin=PASSWORD + "\n", variables=cache)
+        network.run("kvno", f"cifs/{host}", variables=cache)
+        member.must("renew")
+        after = {key["kvno"] for key in member.status()["keys"]}
+        expect(before < after and len(after) == len(before) + 1, f"versions {before} became {after}")
+        opened = network.run("kvno", "--cached-only", "-k", member.keytab, f"cifs/{host}", variables=cache).stdout
+        expect("keytab entry valid" in opened, opened)
+        expect_whole(member.steps())
+        expect("stays" in member.must("renew", "--older-than-days", 30), "a new password was replaced")
+
+    def old_keys() -> None:
+        domain.tool("user", "setpassword", "FILES$", "--newpassword=Another-pass-9")
+        expect_fault(member.steps(), "ticket", "not those of the realm any more", "trunkline domain join")
+        join("--name", alias)
+        expect_whole(member.steps())
+
+    def lost_keytab() -> None:
+        member.keytab.rename(spare)
+        try:
+            expect_fault(member.steps(), "keytab", "no such file", "trunkline domain join")
+        finally:
+            spare.rename(member.keytab)
+
+    def dead_controller() -> str:
+        network.add(domain.network.address(2))
+        dead = f"dead.{domain.realm.lower()}"
+        dns = ("dns", "add", domain.controllers[0].host, domain.realm.lower())
+        logon = (f"-UAdministrator%{PASSWORD}",)
+        domain.tool(*dns, "dead", "A", domain.network.address(2), *logon)
+        for name in ("_kerberos._udp", "_kerberos._tcp", "_ldap._tcp", "_ldap._tcp.dc._msdcs"):
+            # The smaller priority is tried first.
+            domain.tool(*dns, name, "SRV", f"{dead} {389 if 'ldap' in name else 88} 0 200", *logon)
+        # Neither an answer nor a refusal comes from an address that drops packets.
+        network.run("nft", "-f", "-", stdin=f"table inet dead {{ chain in {{ type filter hook input priority 0; "
+                    f"ip daddr {domain.network.address(2)} drop; }} }}\n")
+        try:
+            begun = time.monotonic()
+            steps = member.steps()
+            took = time.monotonic() - begun
+            expect_whole(steps)
+            expect(steps["kdc"]["result"] == "remark" and dead in steps["kdc"]["seen"], steps["kdc"])
+            again = join("--name", alias)
+            expect(took <= DEAD_S and again <= JOIN_S, f"the test took {took:.1f} s, a join {again:.1f} s")
+            return f"with a dead controller first the test took {took:.1f} s, a join {again:.1f} s"
+        finally:
+            network.run("nft", "delete", "table", "inet", "dead")
+
+    def left() -> None:
+        member.must("leave", "--password-file", "-", stdin=PASSWORD)
+        expect(not member.keytab.exists() and member.status()["realm"] is None, "settings or keytab are left")
+        expect("FILES$" not in domain.tool("computer", "list"), "the account is left")
+
+    def silent() -> None:
+        join()
+        domain.controllers[0].end()
+        expect_fault(member.steps(), "dns", "no name server", "/etc/resolv.conf")
+        done = member.run("leave", "--password-file", "-", stdin=PASSWORD)
+        expect(done.returncode == 2 and "--keep-account" in done.stderr and member.keytab.exists(), done)
+        member.must("leave", "--keep-account")
+        expect(member.status()["realm"] is None, "settings are left")
+
+    suite.case("join from nothing", joined)
+    suite.case("a wrong password", refused)
+    suite.case("a clock that is ten minutes ahead", clock)
+    suite.case("a missing service principal", missing_name)
+    suite.case("keys renewed beside the old ones", renewal)
+    suite.case("keys that the domain has replaced", old_keys)
+    suite.case("a lost keytab", lost_keytab)
+    suite.case("a dead controller before one that answers", dead_controller)
+    suite.case("leave", left)
+    suite.case("no controller at all", silent)
+
+
+def plain_cases(suite: Suite, realm: MitRealm, member: Member) -> None:
+    """The cases of a plain realm."""
+    service, directory = f"cifs/{realm.member}", member.state.parent
+
+    def joined() -> str:
+        begun = time.monotonic()
+        keytab = realm.keytab(directory / "brought.keytab", service)
+        member.must("join", realm.realm, "--keytab", keytab)
+        took = time.monotonic() - begun
+        expect_whole(member.steps())
+        found = member.status()
+        expect(found["names"] == [realm.member] and found["account"] is None, found)
+        expect(took <= JOIN_S, f"the join took {took:.1f} s")
+        return f"joined after {took:.1f} s"
+
+    def other_service() -> None:
+        keytab = realm.keytab(directory / "nfs.keytab", f"nfs/{realm.member}")
+        done = member.run("join", realm.realm, "--keytab", keytab)
+        expect(done.returncode == 2 and "no key of cifs/" in done.stderr and "ktadd" in done.stderr, done)
+
+    def by_password() -> None:
+        done = Member(realm.network, directory / "other").run("join", realm.realm, "--password-file", "-", stdin="x")
+        expect(done.returncode == 2 and "--keytab" in done.stderr, done)
+
+    def clock() -> None:
+        with stage.other_clock(-AHEAD_S) as library:
+            expect_fault(member.steps(library), "clock", "behind", "set the clock")
+
+    def old_keys() -> None:
+        realm.keytab(directory / "newer.keytab", service)
+        expect_fault(member.steps(), "ticket", "not those of the realm any more", "ktadd")
+        member.must("join", realm.realm, "--keytab", directory / "newer.keytab")
+        expect_whole(member.steps())
+
+    def wrong_type() -> None:
+        keytab = realm.keytab(directory / "rc4.keytab", service, types="arcfour-hmac:normal")
+        member.must("join", realm.realm, "--keytab", keytab)
+        expect_fault(member.steps(), service, "only arcfour-hmac", "aes256")
+        keytab = realm.keytab(directory / "aes.keytab", service)
+        member.must("join", realm.realm, "--keytab", keytab)
+        expect_whole(member.steps())
+
+    def silent() -> None:
+        realm.end()
+        steps = member.steps()
+        expect_fault(steps, "kdc", "none answers", "port 88")
+        expect(steps["clock"]["result"] == "untried", steps)
+        realm.begin()
+        expect_whole(member.steps())
+
+    def left() -> None:
+        member.must("leave")
+        expect((directory / "aes.keytab").exists() and member.status()["realm"] is None, "the keytab that was brought is gone")
+
+    suite.case("join with a keytab", joined)
+    suite.case("a keytab of another service", other_service)
+    suite.case("a join without a keytab", by_password)
+    suite.case("a clock that is ten minutes behind", clock)
+    suite.case("keys that the KDC has replaced", old_keys)
+    suite.case("keys of a wrong encryption type", wrong_type)
+    suite.case("the KDC is down", silent)
+    suite.case("leave", left)
+
+
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="domain-") as directory:
+        yield Path(directory)
+
+
+def main() -> None:
+    """Run all cases."""
+    server.clean_up_when_told_to_end()
+    suite = f"{SUITE} newer" if server.is_newer() else SUITE
+    if reason := ActiveDirectory().missing() or MitRealm().missing():
+        skip_whole_suite(suite, reason)
+    tally = Tally(suite)
+    try:
+        with scratch() as directory, MitRealm() as realm:
+            plain_cases(Suite(tally, "plain realm"), realm, Member(realm.network, directory))
+        begun = time.monotonic()
+        with scratch() as directory, ActiveDirectory() as domain:
+            print(f"        a domain controller runs after {time.monotonic() - begun:.1f} s", flush=True)
+            directory_cases(Suite(tally, "Active Directory"), domain, Member(domain.network, directory))
+    except Missing as reason:
+        tally.add("skip", "realm", str(reason))
+    sys.exit(tally.close())
+
+
+if __name__ == "__main__":
+    main()
