@@ -69,8 +69,10 @@ LANES = [
         ("kernel-client-nfs 6.12", ["proving/kernel_client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
         ("kernel-recycle", ["proving/kernel_client/recycle.py"], 120),
         ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
+        ("kernel-kerberos", ["proving/kernel_client/kerberos.py"], 300),
     ],
     [
+        ("domain", ["proving/kerberos/domain.py"], 300),
         ("packages", ["proving/packages/run.py"], 600),
         ("image", ["proving/image/run.py"], 120),
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),

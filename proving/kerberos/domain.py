@@ -3,8 +3,8 @@
 
     domain.py
 
-The domain controller is Debian's Samba (GENERATION=newer: this year's), the plain realm MIT's krb5kdc, each in a
-network namespace of its own.
+The domain controller is Debian's Samba (GENERATION=newer: this year's) in a network namespace of its own, the plain
+realm MIT's krb5kdc.
 """
 
 import contextlib
@@ -22,9 +22,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proving.doctor import stage
 from proving.harness import server
 from proving.harness.tally import Tally, skip_whole_suite
+from proving.kerberos import realm as plain
 from proving.kerberos.active_directory import MEMBER, PASSWORD, WORKGROUP, ActiveDirectory
-from proving.kerberos.mit_realm import MitRealm
-from proving.kerberos.network import Missing, RealmNetwork, environment
+from proving.kerberos.network import Missing, environment
 
 SUITE = "domain"
 # The most that a join may take (number 1 of the issue), and a command with a dead controller beside one that answers.
@@ -36,10 +36,11 @@ COMMAND_S = 60
 
 
 class Member:
-    """The server's commands, in the network of a realm, with a state directory of its own."""
+    """The server's commands, in the network of a realm, with a state directory of its own. `inside` turns a command
+    line into one that runs there."""
 
-    def __init__(self, network: RealmNetwork, directory: Path) -> None:
-        self.network, self.state = network, directory / "state"
+    def __init__(self, inside: Callable[[list[str]], list[str]], directory: Path) -> None:
+        self.inside, self.state = inside, directory / "state"
         self.keytab = self.state / "krb5.keytab"
 
     def run(self, *words: object, stdin: str = "", preload: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -48,7 +49,7 @@ class Member:
         variables = {"LD_PRELOAD": str(preload)} if preload else {}
         # The preloaded clock is for our program and its children, not for `ip`.
         before = ["env", *(f"{name}={value}" for name, value in variables.items())]
-        return subprocess.run(self.network.inside([*before, *command]), capture_output=True, text=True, timeout=COMMAND_S, input=stdin,
+        return subprocess.run(self.inside([*before, *command]), capture_output=True, text=True, timeout=COMMAND_S, input=stdin,
                               env=environment())
 
     def must(self, *words: object, stdin: str = "") -> str:
@@ -132,7 +133,7 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
         return f"joined after {took:.1f} s"
 
     def refused() -> None:
-        other = Member(network, member.state.parent / "other")
+        other = Member(network.inside, member.state.parent / "other")
         done = other.run("join", domain.realm, "--password-file", "-", "--host", host, stdin="wrong")
         expect(done.returncode == 2 and "the password is wrong" in done.stderr, done)
         expect(len(done.stderr.strip().splitlines()) == 2 or len(done.stderr.strip().splitlines()) == 1, done.stderr)
@@ -227,28 +228,29 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     suite.case("no controller at all", silent)
 
 
-def plain_cases(suite: Suite, realm: MitRealm, member: Member) -> None:
+def plain_cases(suite: Suite, realm: plain.Realm, member: Member) -> None:
     """The cases of a plain realm."""
-    service, directory = f"cifs/{realm.member}", member.state.parent
+    host, directory = f"files.{realm.name.lower()}", member.state.parent
+    service = f"cifs/{host}"
 
     def joined() -> str:
         begun = time.monotonic()
-        keytab = realm.keytab(directory / "brought.keytab", service)
-        member.must("join", realm.realm, "--keytab", keytab)
+        realm.add_service(service, directory / "brought.keytab")
+        member.must("join", realm.name, "--keytab", directory / "brought.keytab")
         took = time.monotonic() - begun
         expect_whole(member.steps())
         found = member.status()
-        expect(found["names"] == [realm.member] and found["account"] is None, found)
+        expect(found["names"] == [host] and found["account"] is None, found)
         expect(took <= JOIN_S, f"the join took {took:.1f} s")
-        return f"joined after {took:.1f} s"
+        return f"joined after {took:.1f} s, with a new key"
 
     def other_service() -> None:
-        keytab = realm.keytab(directory / "nfs.keytab", f"nfs/{realm.member}")
-        done = member.run("join", realm.realm, "--keytab", keytab)
+        realm.add_service(f"nfs/{host}", directory / "nfs.keytab")
+        done = member.run("join", realm.name, "--keytab", directory / "nfs.keytab")
         expect(done.returncode == 2 and "no key of cifs/" in done.stderr and "ktadd" in done.stderr, done)
 
     def by_password() -> None:
-        done = Member(realm.network, directory / "other").run("join", realm.realm, "--password-file", "-", stdin="x")
+        done = Member(member.inside, directory / "other").run("join", realm.name, "--password-file", "-", stdin="x")
         expect(done.returncode == 2 and "--keytab" in done.stderr, done)
 
     def clock() -> None:
@@ -256,30 +258,28 @@ def plain_cases(suite: Suite, realm: MitRealm, member: Member) -> None:
             expect_fault(member.steps(library), "clock", "behind", "set the clock")
 
     def old_keys() -> None:
-        realm.keytab(directory / "newer.keytab", service)
+        realm.renew_key(service, directory / "newer.keytab")
         expect_fault(member.steps(), "ticket", "not those of the realm any more", "ktadd")
-        member.must("join", realm.realm, "--keytab", directory / "newer.keytab")
+        member.must("join", realm.name, "--keytab", directory / "newer.keytab")
         expect_whole(member.steps())
 
     def wrong_type() -> None:
-        keytab = realm.keytab(directory / "rc4.keytab", service, types="arcfour-hmac:normal")
-        member.must("join", realm.realm, "--keytab", keytab)
-        expect_fault(member.steps(), service, "only arcfour-hmac", "aes256")
-        keytab = realm.keytab(directory / "aes.keytab", service)
-        member.must("join", realm.realm, "--keytab", keytab)
+        old = f"cifs/old.{realm.name.lower()}"
+        realm.add_service(old, directory / "rc4.keytab", types="arcfour-hmac:normal")
+        member.must("join", realm.name, "--keytab", directory / "rc4.keytab")
+        expect_fault(member.steps(), old, "only arcfour-hmac", "aes256")
+        member.must("join", realm.name, "--keytab", directory / "newer.keytab")
         expect_whole(member.steps())
 
     def silent() -> None:
-        realm.end()
+        realm.close()
         steps = member.steps()
         expect_fault(steps, "kdc", "none answers", "port 88")
         expect(steps["clock"]["result"] == "untried", steps)
-        realm.begin()
-        expect_whole(member.steps())
 
     def left() -> None:
         member.must("leave")
-        expect((directory / "aes.keytab").exists() and member.status()["realm"] is None, "the keytab that was brought is gone")
+        expect((directory / "newer.keytab").exists() and member.status()["realm"] is None, "the keytab that was brought is gone")
 
     suite.case("join with a keytab", joined)
     suite.case("a keytab of another service", other_service)
@@ -301,16 +301,17 @@ def main() -> None:
     """Run all cases."""
     server.clean_up_when_told_to_end()
     suite = f"{SUITE} newer" if server.is_newer() else SUITE
-    if reason := ActiveDirectory().missing() or MitRealm().missing():
+    if reason := ActiveDirectory().missing() or ", ".join(plain.missing()):
         skip_whole_suite(suite, reason)
     tally = Tally(suite)
     try:
-        with scratch() as directory, MitRealm() as realm:
-            plain_cases(Suite(tally, "plain realm"), realm, Member(realm.network, directory))
+        with scratch() as directory, plain.Realm(directory / "realm") as realm:
+            variable = f"KRB5_CONFIG={realm.config}"
+            plain_cases(Suite(tally, "plain realm"), realm, Member(lambda command: ["env", variable, *command], directory))
         begun = time.monotonic()
         with scratch() as directory, ActiveDirectory() as domain:
             print(f"        a domain controller runs after {time.monotonic() - begun:.1f} s", flush=True)
-            directory_cases(Suite(tally, "Active Directory"), domain, Member(domain.network, directory))
+            directory_cases(Suite(tally, "Active Directory"), domain, Member(domain.network.inside, directory))
     except Missing as reason:
         tally.add("skip", "realm", str(reason))
     sys.exit(tally.close())

@@ -1,6 +1,7 @@
 //! `trunkline domain join|leave|test|status|renew`: the host's programs do the work, and the settings are
 //! written as those of accounts and shares are (docs/decisions/18).
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -235,9 +236,9 @@ fn told(steps: &[Step]) -> String {
             StepResult::Fault => "FAULT",
             StepResult::Untried => "untried",
         };
-        out += &format!("{word:7}  {step:width$}  {}\n", table::plain(seen));
+        let _ = writeln!(out, "{word:7}  {step:width$}  {}", table::plain(seen));
         if let Some(mend) = mend {
-            out += &format!("{:7}  {:width$}  mend: {}\n", "", "", table::plain(mend));
+            let _ = writeln!(out, "{:7}  {:width$}  mend: {}", "", "", table::plain(mend));
         }
     }
     out

@@ -59,8 +59,9 @@ impl Kdcs {
                 sign: answer.map(|(_, sign)| sign),
             }
         };
+        let ask = &ask;
         let all = std::thread::scope(|scope| {
-            let asked: Vec<_> = hosts.iter().map(|host| scope.spawn(|| ask(host))).collect();
+            let asked: Vec<_> = hosts.iter().map(|host| scope.spawn(move || ask(host))).collect();
             asked.into_iter().filter_map(|thread| thread.join().ok()).collect()
         });
         Kdcs { source, all }

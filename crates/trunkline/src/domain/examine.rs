@@ -128,14 +128,13 @@ impl Examination<'_> {
     fn kdc(&mut self, kdcs: &Kdcs) -> bool {
         let silent = kdcs.silent().join(", ");
         let Some((kdc, sign)) = kdcs.answering() else {
-            let (mut seen, mut mend) = (format!("none answers: {silent}"), String::new());
-            if kdcs.all.is_empty() {
-                "none is known".clone_into(&mut seen);
-                "see the step dns".clone_into(&mut mend);
-            } else {
-                "start the KDC, or open port 88 (UDP and TCP) to it; `ping HOST` and `nc -vz HOST 88` say which"
-                    .clone_into(&mut mend);
-            }
+            let (seen, mend) = match kdcs.all.is_empty() {
+                true => ("none is known".to_owned(), "see the step dns"),
+                false => (
+                    format!("none answers: {silent}"),
+                    "start the KDC, or open port 88 (UDP and TCP) to it; `ping HOST` and `nc -vz HOST 88` say which",
+                ),
+            };
             self.fault("kdc", seen, mend);
             self.add("clock", StepResult::Untried, "no KDC tells its time".to_owned(), None);
             return false;

@@ -52,8 +52,8 @@ fn by_udp(at: SocketAddr, request: &[u8]) -> Option<KdcError> {
 fn by_tcp(at: SocketAddr, request: &[u8], begun: Instant) -> Option<KdcError> {
     let left = || PATIENCE.checked_sub(begun.elapsed()).filter(|left| !left.is_zero());
     let mut stream = TcpStream::connect_timeout(&at, left()?).ok()?;
-    stream.set_write_timeout(left()).ok()?;
-    stream.set_read_timeout(left()).ok()?;
+    stream.set_write_timeout(Some(left()?)).ok()?;
+    stream.set_read_timeout(Some(left()?)).ok()?;
     stream.write_all(&u32::try_from(request.len()).ok()?.to_be_bytes()).ok()?;
     stream.write_all(request).ok()?;
     let mut length = [0; 4];

@@ -155,6 +155,9 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
     };
     // The keys of before stay in front of the new ones, so that sessions and tickets of clients go on.
     let work = Work::beside(join.keytab)?;
+    if Keytab::read(join.keytab).is_ok() {
+        work.copy(join.keytab)?;
+    }
     let mut words = domain_words(join.realm, &controller);
     let mut option = |name: &str, value: &str| words.extend([OsString::from(name), OsString::from(value)]);
     option("--login-user", join.user);
@@ -242,7 +245,7 @@ pub fn renew(realm: &str, path: &Path, days: u32) -> Result<(u32, u32), Membersh
         return Err(MembershipError::NoKey { path: path.to_owned(), why: why.to_owned() });
     };
     let work = Work::beside(path)?;
-    std::fs::copy(path, &work.keytab).map_err(|error| MembershipError::Host(work.keytab.clone(), error))?;
+    work.copy(path)?;
     let mut words = domain_words(realm, &controller(realm)?);
     // `update` has no such option.
     words.retain(|word| word != "--domain-realm" && word != realm);
@@ -269,6 +272,12 @@ impl Work {
         let failed = |error| MembershipError::Host(directory.clone(), error);
         DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
         Ok(Work { keytab: directory.join(OWN_KEYTAB), directory })
+    }
+
+    /// Begins with the keys of a keytab.
+    fn copy(&self, from: &Path) -> Result<(), MembershipError> {
+        let copied = std::fs::copy(from, &self.keytab);
+        copied.map(|_| ()).map_err(|error| MembershipError::Host(self.keytab.clone(), error))
     }
 
     /// Puts the new keytab in the place of `path`, for the owner of its directory alone.
