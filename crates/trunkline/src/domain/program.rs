@@ -12,10 +12,10 @@ pub enum ProgramError {
     #[error("`{0}` is not installed; install the package {1}")]
     NotInstalled(&'static str, &'static str),
     /// The host's error.
-    #[error("{0}: {error}", error = crate::config::os_error(.1))]
+    #[error("{}: {}", .0, crate::config::os_error(.1))]
     Host(&'static str, std::io::Error),
     /// It did not end in time.
-    #[error("{0} did not end within {} s", .1.as_secs())]
+    #[error("{} did not end within {} s", .0, .1.as_secs())]
     Late(&'static str, Duration),
 }
 
