@@ -358,8 +358,8 @@ pub struct ListArgs {
 /// `trunkline domain …`
 #[derive(Debug, Subcommand)]
 pub enum DomainCommand {
-    /// Join Active Directory by `adcli`, or take over a keytab of a realm; a second join adds names and makes new
-    /// keys
+    /// Join Active Directory by `adcli`, or take over a keytab of a realm; a second
+    /// join adds names and makes new keys
     Join(Box<JoinArgs>),
     /// Remove the machine account, the keytab and the settings
     Leave {
@@ -373,7 +373,8 @@ pub enum DomainCommand {
         #[command(flatten)]
         location: LocationArgs,
     },
-    /// Try each step from the DNS to a ticket, and say what is wrong and how to mend it; exit status 1 for a fault
+    /// Try each step from the DNS to a ticket, and say what is wrong and how to mend it; exit status 1 for a
+    /// fault
     Test {
         /// Print JSON
         #[arg(long)]

@@ -14,7 +14,7 @@ use crate::changes::Edited;
 use crate::cli::{DomainCommand, DomainLogonArgs, JoinArgs, LocationArgs};
 use crate::config::{Config, Sources, check, values};
 use crate::domain::controllers::{KdcSource, Kdcs};
-use crate::domain::examine::{Membership, Step, StepResult, examine};
+use crate::domain::examine::{DomainStep, DomainStepResult, Membership, examine};
 use crate::domain::keytab::Keytab;
 use crate::domain::membership::{self, Join, Joined, OWN_KEYTAB};
 use crate::domain::{enctype, skew};
@@ -79,7 +79,8 @@ fn join(args: &JoinArgs) -> anyhow::Result<()> {
         }
     };
     let netbios_name = args.netbios_name.as_ref().or(joined.netbios_name.as_ref());
-    let settings = json!({ "realm": &realm, "netbios_name": netbios_name, "keytab": keytab.display().to_string(),
+    let settings = json!({ "realm": &realm, "netbios_name": netbios_name,
+        "keytab": keytab.display().to_string(),
         "names": &joined.names });
     let notes = set(&args.location, settings).map_err(|why| {
         anyhow::anyhow!("the keys are in {}, but the settings were not written: {why:#}", keytab.display())
@@ -104,8 +105,8 @@ fn join_directory(
 ) -> anyhow::Result<Joined> {
     anyhow::ensure!(
         args.controller.is_some() || membership::is_joinable(realm),
-        "the DNS names no domain controller of {realm} (record _ldap._tcp.dc._msdcs.{}); for Active Directory name \
-         a controller as DNS server in /etc/resolv.conf; for a plain Kerberos realm give a keytab with \
+        "the DNS names no domain controller of {realm} (record _ldap._tcp.dc._msdcs.{}); for Active \
+         Directory name a controller as DNS server in /etc/resolv.conf; for a plain Kerberos realm give a keytab with \
          cifs/{} by --keytab",
         realm.to_lowercase(),
         full_host_name(realm),
@@ -222,19 +223,20 @@ fn test(json: bool, location: &LocationArgs) -> anyhow::Result<ExitCode> {
     } else {
         print!("{}", told(&steps));
     }
-    let is_whole = steps.iter().all(|step| matches!(step.result, StepResult::Works | StepResult::Remark));
+    let is_whole =
+        steps.iter().all(|step| matches!(step.result, DomainStepResult::Works | DomainStepResult::Remark));
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn told(steps: &[Step]) -> String {
+fn told(steps: &[DomainStep]) -> String {
     let width = steps.iter().map(|step| step.step.chars().count()).max().unwrap_or(0);
     let mut out = String::new();
-    for Step { step, result, seen, mend } in steps {
+    for DomainStep { step, result, seen, mend } in steps {
         let word = match result {
-            StepResult::Works => "works",
-            StepResult::Remark => "note",
-            StepResult::Fault => "FAULT",
-            StepResult::Untried => "untried",
+            DomainStepResult::Works => "works",
+            DomainStepResult::Remark => "note",
+            DomainStepResult::Fault => "FAULT",
+            DomainStepResult::Untried => "untried",
         };
         let _ = writeln!(out, "{word:7}  {step:width$}  {}", table::plain(seen));
         if let Some(mend) = mend {
@@ -269,7 +271,8 @@ fn status(json: bool, location: &LocationArgs) -> anyhow::Result<()> {
             json!({ "host": kdc.host, "address": kdc.address.map(|at| at.to_string()), "answer_ms": took,
                 "clock_ahead_s": kdc.sign.map(|sign| sign.ahead_s) })
         });
-        let all = json!({ "realm": &realm, "netbios_name": config.domain.netbios_name.as_ref().map(|it| &it.value),
+        let all = json!({ "realm": &realm,
+            "netbios_name": config.domain.netbios_name.as_ref().map(|it| &it.value),
             "account": account, "names": config.domain.names.value, "keytab": config.domain.keytab.value,
             "keytab_error": keytab.err().map(|why| why.to_string()), "keys": keys.collect::<Vec<_>>(),
             "controllers": controllers.collect::<Vec<_>>() });

@@ -38,7 +38,7 @@ pub struct Kdc {
 /// The KDCs of a realm.
 #[derive(Debug, Clone)]
 pub struct Kdcs {
-    /// Where the list comes from.
+    /// The origin of the list.
     pub source: KdcSource,
     /// All of them, in the order in which clients try them.
     pub all: Vec<Kdc>,
@@ -148,8 +148,10 @@ mod tests {
 
     #[test]
     fn the_kdcs_of_one_realm_are_read() {
-        let text = "[libdefaults]\n kdc = no\n[realms]\n A.EXAMPLE = {\n  kdc = a\n }\n # kdc = c\n B.EXAMPLE = {\n  \
-                    kdc = kdc1.b.example:750\n  admin_server = x\n  kdc = [2001:db8::1]:88\n  kdc = 2001:db8::2\n }\n\
+        let text = "[libdefaults]\n kdc = no\n[realms]\n A.EXAMPLE = {\n  kdc = a\n }\n # kdc = c\n \
+                    B.EXAMPLE = {\n  \
+                    kdc = kdc1.b.example:750\n  admin_server = x\n  kdc = [2001:db8::1]:88\n  \
+                    kdc = 2001:db8::2\n }\n\
                     [domain_realm]\n kdc = no\n";
         let found = kdcs_of(text, "B.EXAMPLE");
         let found: Vec<_> = found.iter().map(|host| (host.host.as_str(), host.port)).collect();

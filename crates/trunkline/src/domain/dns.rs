@@ -108,7 +108,8 @@ fn word(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
-/// The hosts of a response. None if it is not the response to the question, or reports a failure of the server.
+/// The hosts of a response. None if it is not the response to the question, or reports a failure of the
+/// server.
 fn parse(bytes: &[u8], id: u16) -> Option<Vec<ServiceHost>> {
     let (flags, questions, answers) = (word(bytes, 2)?, word(bytes, 4)?, word(bytes, 6)?);
     let code = flags & 0xf;

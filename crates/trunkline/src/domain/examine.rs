@@ -13,7 +13,7 @@ use super::{SET_CLOCK, dns, enctype, skew};
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum StepResult {
+pub enum DomainStepResult {
     /// It works.
     Works,
     /// It works, but something about it is worth knowing.
@@ -26,14 +26,14 @@ pub enum StepResult {
 
 /// A step and its result.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Step {
+pub struct DomainStep {
     /// Its name.
     pub step: String,
     /// The result.
-    pub result: StepResult,
-    /// What was seen.
+    pub result: DomainStepResult,
+    /// The observation.
     pub seen: String,
-    /// What to do about a fault.
+    /// The way to mend a fault.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mend: Option<String>,
 }
@@ -53,11 +53,11 @@ pub struct Membership<'a> {
 struct Examination<'a> {
     of: Membership<'a>,
     is_directory: bool,
-    steps: Vec<Step>,
+    steps: Vec<DomainStep>,
 }
 
 /// Tries all steps.
-pub fn examine(of: Membership<'_>) -> Vec<Step> {
+pub fn examine(of: Membership<'_>) -> Vec<DomainStep> {
     let is_directory = controllers::is_active_directory(of.realm);
     let mut examination = Examination { of, is_directory, steps: Vec::new() };
     let keytab = Keytab::read(of.keytab);
@@ -79,23 +79,23 @@ pub fn examine(of: Membership<'_>) -> Vec<Step> {
         Some(principal) if can_ask && is_readable => examination.tickets(&kdcs, &own, principal),
         _ => {
             let seen = "a step before does not work".to_owned();
-            examination.add("ticket", StepResult::Untried, seen, None);
+            examination.add("ticket", DomainStepResult::Untried, seen, None);
         }
     }
     examination.steps
 }
 
 impl Examination<'_> {
-    fn add(&mut self, step: &str, result: StepResult, seen: String, mend: Option<String>) {
-        self.steps.push(Step { step: step.to_owned(), result, seen, mend });
+    fn add(&mut self, step: &str, result: DomainStepResult, seen: String, mend: Option<String>) {
+        self.steps.push(DomainStep { step: step.to_owned(), result, seen, mend });
     }
 
     fn works(&mut self, step: &str, seen: impl Into<String>) {
-        self.add(step, StepResult::Works, seen.into(), None);
+        self.add(step, DomainStepResult::Works, seen.into(), None);
     }
 
     fn fault(&mut self, step: &str, seen: impl Into<String>, mend: impl Into<String>) {
-        self.add(step, StepResult::Fault, seen.into(), Some(mend.into()));
+        self.add(step, DomainStepResult::Fault, seen.into(), Some(mend.into()));
     }
 
     fn lookup(&mut self, kdcs: &Kdcs) {
@@ -105,7 +105,8 @@ impl Examination<'_> {
         let servers: Vec<String> = dns::name_servers().iter().map(ToString::to_string).collect();
         let servers = if servers.is_empty() { "none".to_owned() } else { servers.join(", ") };
         let mend = format!(
-            "name a DNS server of the realm in /etc/resolv.conf (a domain controller is one), or write `kdc = HOST` \
+            "name a DNS server of the realm in /etc/resolv.conf (a domain controller is one), or write \
+             `kdc = HOST` \
              for {realm} into [realms] of /etc/krb5.conf"
         );
         match &kdcs.source {
@@ -132,11 +133,12 @@ impl Examination<'_> {
                 true => ("none is known".to_owned(), "see the step dns"),
                 false => (
                     format!("none answers: {silent}"),
-                    "start the KDC, or open port 88 (UDP and TCP) to it; `ping HOST` and `nc -vz HOST 88` say which",
+                    "start the KDC, or open port 88 (UDP and TCP) to it; `ping HOST` and \
+                     `nc -vz HOST 88` say which",
                 ),
             };
             self.fault("kdc", seen, mend);
-            self.add("clock", StepResult::Untried, "no KDC tells its time".to_owned(), None);
+            self.add("clock", DomainStepResult::Untried, "no KDC tells its time".to_owned(), None);
             return false;
         };
         let seen = format!("{} answers after {} ms", kdc.host, sign.took.as_millis());
@@ -145,7 +147,7 @@ impl Examination<'_> {
         } else {
             let mend =
                 format!("start {silent} again, or remove its SRV records; until then the others serve");
-            self.add("kdc", StepResult::Remark, format!("{seen}; silent: {silent}"), Some(mend));
+            self.add("kdc", DomainStepResult::Remark, format!("{seen}; silent: {silent}"), Some(mend));
         }
         match skew(sign.ahead_s) {
             None => self.works("clock", format!("{} s from that of {}", sign.ahead_s, kdc.host)),
@@ -198,7 +200,8 @@ impl Examination<'_> {
         match self.is_directory {
             true => format!("`trunkline domain join {} --name {name}`", self.of.realm),
             false => format!(
-                "on the KDC `kadmin.local -q 'addprinc -randkey {principal}'` and `kadmin.local -q 'ktadd -k FILE \
+                "on the KDC `kadmin.local -q 'addprinc -randkey {principal}'` and \
+                 `kadmin.local -q 'ktadd -k FILE \
                  {principal}'`; then copy FILE here"
             ),
         }
@@ -211,7 +214,8 @@ impl Examination<'_> {
                 self.of.realm
             ),
             false => format!(
-                "on the KDC `kadmin.local -q 'ktadd -k FILE -e aes256-cts-hmac-sha1-96:normal {principal}'`; then \
+                "on the KDC `kadmin.local -q 'ktadd -k FILE -e aes256-cts-hmac-sha1-96:normal \
+                 {principal}'`; then \
                  copy FILE here"
             ),
         }
@@ -252,7 +256,7 @@ impl Examination<'_> {
     fn unavailable(&mut self, step: &str, error: &ProgramError) {
         let mend =
             matches!(error, ProgramError::NotInstalled(..)).then(|| "install it, and try again".to_owned());
-        self.add(step, StepResult::Untried, error.to_string(), mend);
+        self.add(step, DomainStepResult::Untried, error.to_string(), mend);
     }
 
     fn service(&mut self, service: &str, own: &Keytab, end: &ProgramEnd) {
@@ -267,7 +271,7 @@ impl Examination<'_> {
         self.fault(service, seen, mend);
     }
 
-    /// What a refusal of MIT's programs means, and what to do.
+    /// The meaning of a refusal by MIT's programs, and the way to mend it.
     fn refusal(&self, principal: &str, own: &Keytab, end: &ProgramEnd) -> (String, String) {
         let said = end.last_words();
         let account = principal.split('@').next().unwrap_or(principal);

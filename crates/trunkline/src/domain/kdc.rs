@@ -16,7 +16,7 @@ const DES_CBC_CRC: u8 = 1;
 /// `KRB_ERR_RESPONSE_TOO_BIG`: the answer needs TCP.
 const TOO_BIG: i64 = 52;
 
-/// What a KDC said of itself.
+/// A KDC's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KdcSign {
     /// The host's clock minus that of the KDC, in seconds.

@@ -88,9 +88,9 @@ impl Keytab {
 }
 
 /// A cursor over bytes in network order.
-struct Reader<'a>(&'a [u8]);
+struct KeytabReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> KeytabReader<'a> {
     fn take(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
@@ -117,7 +117,7 @@ impl<'a> Reader<'a> {
 
 /// The keys of a keytab. None if the bytes are not a whole keytab of version 2.
 fn parse(bytes: &[u8]) -> Option<Keytab> {
-    let mut file = Reader(bytes.strip_prefix(&[5, 2])?);
+    let mut file = KeytabReader(bytes.strip_prefix(&[5, 2])?);
     let mut entries = Vec::new();
     while !file.0.is_empty() {
         let size = file.u32()?.cast_signed();
@@ -126,13 +126,13 @@ fn parse(bytes: &[u8]) -> Option<Keytab> {
             0 => break,
             // A deleted key left a hole.
             ..0 => {}
-            _ => entries.push(entry(Reader(record))?),
+            _ => entries.push(entry(KeytabReader(record))?),
         }
     }
     Some(Keytab { entries })
 }
 
-fn entry(mut record: Reader<'_>) -> Option<KeytabEntry> {
+fn entry(mut record: KeytabReader<'_>) -> Option<KeytabEntry> {
     let count = record.u16()?;
     let realm = record.text()?;
     let components: Vec<String> = (0..count).map(|_| record.text()).collect::<Option<_>>()?;

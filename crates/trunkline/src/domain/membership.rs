@@ -33,7 +33,7 @@ pub enum MembershipError {
     Refused {
         /// Its own words.
         said: String,
-        /// What to do.
+        /// The way to mend it.
         mend: Option<&'static str>,
     },
     /// The keytab cannot be read.
@@ -44,7 +44,7 @@ pub enum MembershipError {
     NoKey {
         /// The keytab.
         path: PathBuf,
-        /// What is missing, and how to make it.
+        /// The missing key, and the way to make it.
         why: String,
     },
     /// The host's error.
@@ -52,7 +52,7 @@ pub enum MembershipError {
     Host(PathBuf, std::io::Error),
 }
 
-/// Who joins a domain, and as what.
+/// A server that joins a domain, and its administrator.
 #[derive(Debug, Clone, Copy)]
 pub struct Join<'a> {
     /// The realm.
