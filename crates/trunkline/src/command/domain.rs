@@ -106,8 +106,8 @@ fn join_directory(
     anyhow::ensure!(
         args.controller.is_some() || membership::is_joinable(realm),
         "the DNS names no domain controller of {realm} (record _ldap._tcp.dc._msdcs.{}); for Active \
-         Directory name a controller as DNS server in /etc/resolv.conf; for a plain Kerberos realm give a keytab with \
-         cifs/{} by --keytab",
+         Directory name a controller as DNS server in /etc/resolv.conf; for a plain Kerberos realm give a \
+         keytab with cifs/{} by --keytab",
         realm.to_lowercase(),
         full_host_name(realm),
     );
