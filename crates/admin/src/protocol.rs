@@ -98,6 +98,7 @@ impl Request {
                 };
                 format!("{verb} {} {}", change.kind, change.name)
             }
+            Request::ChangeDomain(_) => "change_domain".to_owned(),
             Request::Backup => "backup".to_owned(),
             Request::Reload => "reload".to_owned(),
             Request::Stop => "stop".to_owned(),

@@ -1,5 +1,5 @@
-//! Log lines about callers whose token is refused: the peer and the reason, never the token. Whoever sends many
-//! cannot fill the log.
+//! Log lines about callers whose token is refused: the peer and the reason, never the
+//! token. Their number is bounded, so a caller cannot fill the log.
 
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};

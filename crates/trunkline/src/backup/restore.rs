@@ -203,8 +203,8 @@ impl Archive<'_> {
         })
     }
 
-    /// Replaces the state. Returns the number of RIDs and directories' numbers that stay given, and the rights
-    /// that come back.
+    /// Replaces the state. Returns the number of RIDs and directories' numbers that stay given, and the
+    /// rights that come back.
     fn replace(
         self,
         old: &OldState,

@@ -44,8 +44,8 @@ impl ShareCheck {
         ShareCheck(Arc::new((Mutex::new(state), Condvar::new())))
     }
 
-    /// Checks the directories that `directories` returns. A directory that has not answered `within` this time
-    /// cannot be used. The others are then as the last check found them.
+    /// Checks the directories that `directories` returns. A directory that has not answered `within` this
+    /// time cannot be used. The others are then as the last check found them.
     pub fn faults(
         &self,
         directories: impl FnOnce() -> Vec<ServedPath> + Send + 'static,

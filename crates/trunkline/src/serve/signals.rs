@@ -1,8 +1,8 @@
 //! The signals of a server. They are heard from the first moment to the last.
 //!
-//! A thread of its own waits for them, because a start may wait for a disk for long. Before the server serves,
-//! SIGTERM and SIGINT end the process at once. No file is half written then: a start can be cut at any moment,
-//! as by a crash.
+//! A thread of its own waits for them, because a start may wait for a disk for long. Before the server
+//! serves, SIGTERM and SIGINT end the process at once. No file is half written then: a start can be cut at
+//! any moment, as by a crash.
 
 use std::io;
 use std::sync::Arc;

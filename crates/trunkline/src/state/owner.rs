@@ -1,7 +1,7 @@
 //! The owner of the files in a state directory.
 //!
-//! Root may run a command on the state of a server that runs as another user. That server could not read a file
-//! of root's. So each new file gets the owner of the directory.
+//! Root may run a command on the state of a server that runs as another user. That server could not read
+//! a file of root's. So each new file gets the owner of the directory.
 
 use std::fs::{self, File};
 use std::io;

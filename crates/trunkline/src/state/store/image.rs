@@ -108,7 +108,8 @@ impl StoreImage {
         kept
     }
 
-    /// What of these records was taken back or replaced in `later`, and is valid again when these replace it.
+    /// The rights of these records that were taken back or replaced in `later`, and are valid again
+    /// when these replace it.
     ///
     /// # Errors
     /// [`StoreError`] if a record is damaged.
