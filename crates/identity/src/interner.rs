@@ -28,6 +28,11 @@ impl GroupInterner {
         state.sweep();
         list
     }
+
+    /// Whether a user has this group.
+    pub(crate) fn contains(&self, group: &GroupIds) -> bool {
+        crate::sync::lock(&self.state).groups.contains(group)
+    }
 }
 
 impl Interned {

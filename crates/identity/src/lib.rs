@@ -2,7 +2,7 @@
 //!
 //! Start with [`Resolver`]: it asks the sources in order and remembers what they say. [`mapping`] is the way
 //! from SIDs to uids and gids, [`names`] that from texts to accounts. [`host`] is the host's own user
-//! database.
+//! database, [`ldap`] the directory.
 //!
 //! Whichever way a person is found, the record has the same SID, uid and principal. `tests/model.rs` says so.
 
@@ -12,6 +12,7 @@ mod clock;
 mod error;
 pub mod host;
 mod interner;
+pub mod ldap;
 mod local;
 pub mod mapping;
 pub mod names;

@@ -255,3 +255,22 @@ fn a_silent_directory_gives_nobody_a_right() {
     by_host.host.set_silent(true);
     assert!(matches!(by_host.resolver.log_on(&ticket(&with_uid, &[])), Err(IdentityError::Unavailable(_))));
 }
+
+#[test]
+fn the_engine_learns_users_and_groups_apart() {
+    let stage = stage(rid_mapping(), vec![user("bob", 1104, &[2001])], vec![group("staff", 2001, &[])]);
+    let resolver = &stage.resolver;
+    // A formula alone cannot tell a user from a group.
+    assert_eq!((resolver.known_uid(&sid(1104)), resolver.known_gid(&sid(2001))), (None, None));
+    resolver.user(&by_name("bob")).unwrap().unwrap();
+    assert_eq!(
+        (resolver.known_uid(&sid(1104)), resolver.known_gid(&sid(2001))),
+        (Some(11_104), Some(12_001))
+    );
+    assert_eq!((resolver.known_uid(&sid(2001)), resolver.known_gid(&sid(1104))), (None, None));
+    assert_eq!(
+        (resolver.known_user_sid(11_104), resolver.known_group_sid(12_001)),
+        (Some(sid(1104)), Some(sid(2001)))
+    );
+    assert_eq!(resolver.known_user_named("corp\\BOB").unwrap().uid, 11_104);
+}

@@ -49,7 +49,7 @@ pub enum MappingError {
 }
 
 /// The way from a SID to a uid or gid.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IdMapping {
     /// The attributes `uidNumber` and `gidNumber` of the directory (RFC 2307), within a range. The range
     /// keeps the directory from naming root or a user of the host.

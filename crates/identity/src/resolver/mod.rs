@@ -10,6 +10,7 @@
 
 mod flights;
 mod group;
+mod known;
 mod log_on;
 mod user;
 
@@ -36,7 +37,7 @@ const WANTED: usize = 4096;
 pub type Found<R> = Result<Option<Arc<R>>, IdentityError>;
 
 /// The settings of a resolver.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The domains.
     pub domains: Arc<Domains>,

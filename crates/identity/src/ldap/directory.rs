@@ -1,0 +1,259 @@
+//! Active Directory as a source: the searches for users and groups, and the choice of a domain controller.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use volume::security::Sid;
+use wire::{Cursor, Writer};
+
+use super::connection::{LdapConnection, LdapError, SaslContext};
+use super::message::{Filter, LdapEntry, LdapSearch, Scope};
+use crate::clock::Clock;
+use crate::names::AccountKey;
+use crate::source::{AccountSource, Silent, SourceGroup, SourceUser};
+use crate::sync::lock;
+
+/// The time for which a domain controller is not asked after it failed.
+const REST: Duration = Duration::from_secs(60);
+/// The time that one domain controller has to answer if there is another one.
+const FIRST_TRY: Duration = Duration::from_secs(2);
+/// The groups of one search. Active Directory limits the size of a filter.
+const GROUPS_AT_ONCE: usize = 200;
+/// ACCOUNTDISABLE and the types of accounts that log on (MS-SAMR 2.2.1.12).
+const ACCOUNT_DISABLE: u32 = 2;
+
+const USER_ATTRIBUTES: &[&str] = &[
+    "sAMAccountName",
+    "userPrincipalName",
+    "objectSid",
+    "uidNumber",
+    "gidNumber",
+    "primaryGroupID",
+    "userAccountControl",
+];
+const GROUP_ATTRIBUTES: &[&str] = &["sAMAccountName", "objectSid", "gidNumber"];
+
+/// A domain controller.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct DomainController {
+    /// The host name, which the service principal name has.
+    pub host: String,
+    /// The address of LDAP.
+    pub address: SocketAddr,
+}
+
+/// The way to the domain controllers.
+pub trait Locator: Send + Sync {
+    /// The domain controllers, the best first.
+    ///
+    /// # Errors
+    /// The reason, for the log.
+    fn controllers(&self, deadline: Instant) -> Result<Vec<DomainController>, String>;
+
+    /// A new log-on to the LDAP service of this host.
+    ///
+    /// # Errors
+    /// The reason, for the log.
+    fn log_on(&self, host: &str) -> Result<Box<dyn SaslContext>, String>;
+}
+
+/// The settings of a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LdapSettings {
+    /// The realm in upper case.
+    pub realm: Arc<str>,
+    /// The distinguished name of the base, such as `DC=corp,DC=example`.
+    pub base: String,
+}
+
+impl LdapSettings {
+    /// The settings of a domain of Active Directory, whose base follows from its name.
+    #[must_use]
+    pub fn of_realm(realm: &str) -> LdapSettings {
+        let parts: Vec<String> = realm.split('.').map(|part| format!("DC={}", part.to_lowercase())).collect();
+        LdapSettings { realm: realm.to_uppercase().into(), base: parts.join(",") }
+    }
+}
+
+/// Active Directory by LDAP.
+pub struct LdapDirectory {
+    settings: LdapSettings,
+    locator: Arc<dyn Locator>,
+    clock: Arc<dyn Clock>,
+    pub(super) idle: Mutex<Vec<(String, LdapConnection)>>,
+    /// The hosts that failed, until when they rest.
+    resting: Mutex<HashMap<String, Duration>>,
+}
+
+type LdapJob<'a, T> = &'a dyn Fn(&mut LdapConnection) -> Result<T, LdapError>;
+
+impl LdapDirectory {
+    /// The directory behind these domain controllers.
+    #[must_use]
+    pub fn new(settings: LdapSettings, locator: Arc<dyn Locator>, clock: Arc<dyn Clock>) -> LdapDirectory {
+        LdapDirectory { settings, locator, clock, idle: Mutex::default(), resting: Mutex::default() }
+    }
+
+    /// Runs a job on an idle connection, or on a new one to the first domain controller that answers.
+    fn with_connection<T>(&self, deadline: Instant, job: LdapJob<'_, T>) -> Result<T, Silent> {
+        // The server may have closed an idle connection. Then a new one is made.
+        let idle = lock(&self.idle).pop();
+        if let Some((host, mut connection)) = idle
+            && let Ok(value) = job(&mut connection)
+        {
+            lock(&self.idle).push((host, connection));
+            return Ok(value);
+        }
+        let silent = |reason: String| Silent {
+            source_name: format!("the directory of {}", self.settings.realm),
+            reason,
+        };
+        let controllers = self.locator.controllers(deadline).map_err(silent)?;
+        let now = self.clock.now();
+        let (rested, tired): (Vec<_>, Vec<_>) = {
+            let resting = lock(&self.resting);
+            let rests = |one: &DomainController| resting.get(&one.host).is_some_and(|until| now < *until);
+            controllers.into_iter().partition(|one| !rests(one))
+        };
+        let mut reason = "the domain has no domain controller; check its DNS".to_owned();
+        let all: Vec<DomainController> = rested.into_iter().chain(tired).collect();
+        for (at, controller) in all.iter().enumerate() {
+            let is_last = at + 1 == all.len();
+            let until = if is_last { deadline } else { deadline.min(Instant::now() + FIRST_TRY) };
+            match self.ask(controller, until, job) {
+                Ok(value) => return Ok(value),
+                Err(why) => reason = format!("{}: {why}", controller.host),
+            }
+            lock(&self.resting).insert(controller.host.clone(), self.clock.now() + REST);
+        }
+        Err(silent(reason))
+    }
+
+    fn ask<T>(
+        &self,
+        controller: &DomainController,
+        deadline: Instant,
+        job: LdapJob<'_, T>,
+    ) -> Result<T, LdapError> {
+        let layer = self.locator.log_on(&controller.host).map_err(LdapError::Sasl)?;
+        let mut connection = LdapConnection::open(controller.address, layer, deadline)?;
+        let value = job(&mut connection)?;
+        lock(&self.resting).remove(&controller.host);
+        lock(&self.idle).push((controller.host.clone(), connection));
+        Ok(value)
+    }
+
+    fn subtree<'a>(&'a self, filter: &'a Filter, attributes: &'a [&'a str]) -> LdapSearch<'a> {
+        LdapSearch { base: &self.settings.base, scope: Scope::Subtree, filter, attributes }
+    }
+
+    /// The user of an entry, with all groups (`tokenGroups`, MS-ADTS 3.1.1.4.5.19).
+    fn user_of(
+        &self,
+        entry: &LdapEntry,
+        connection: &mut LdapConnection,
+        deadline: Instant,
+    ) -> Result<Option<SourceUser>, LdapError> {
+        let Some(account) = entry.text("sAMAccountName") else { return Ok(None) };
+        let sid = sid_of(entry);
+        let any = Filter::Equal("objectClass", b"user".to_vec());
+        let of_user =
+            LdapSearch { base: &entry.name, scope: Scope::Base, filter: &any, attributes: &["tokenGroups"] };
+        let token = connection.search(&of_user, deadline)?;
+        let groups = token.iter().flat_map(|entry| entry.values("tokenGroups"));
+        let domain = sid.and_then(|sid| parent(&sid));
+        let primary = domain.zip(entry.number("primaryGroupID")).and_then(|(domain, rid)| domain.child(rid));
+        Ok(Some(SourceUser {
+            account: account.to_owned(),
+            realm: Some(Arc::clone(&self.settings.realm)),
+            principal: entry.text("userPrincipalName").map(str::to_owned),
+            sid,
+            uid: entry.number("uidNumber"),
+            gid: entry.number("gidNumber"),
+            primary_group: primary,
+            groups: groups.filter_map(|bytes| parse_sid(bytes)).collect(),
+            nested_included: true,
+            gids: Vec::new(),
+            disabled: entry.number("userAccountControl").is_some_and(|bits| bits & ACCOUNT_DISABLE != 0),
+        }))
+    }
+
+    fn group_of(&self, entry: &LdapEntry) -> Option<SourceGroup> {
+        Some(SourceGroup {
+            name: entry.text("sAMAccountName")?.to_owned(),
+            realm: Some(Arc::clone(&self.settings.realm)),
+            sid: sid_of(entry),
+            gid: entry.number("gidNumber"),
+            groups: Vec::new(),
+        })
+    }
+
+    /// The condition for a key; none: no account of this directory has it.
+    fn condition(&self, key: &AccountKey, id_attribute: &'static str) -> Option<Filter> {
+        let equal = |attribute, value: &[u8]| Filter::Equal(attribute, value.to_vec());
+        match key {
+            AccountKey::Sid(sid) => {
+                let mut bytes = Vec::new();
+                sid.encode(&mut Writer::new(&mut bytes));
+                Some(equal("objectSid", &bytes))
+            }
+            AccountKey::Id(id) => Some(equal(id_attribute, id.to_string().as_bytes())),
+            AccountKey::Name { realm: Some(realm), name } if *realm == self.settings.realm => {
+                Some(equal("sAMAccountName", name.as_bytes()))
+            }
+            AccountKey::Name { .. } => None,
+            AccountKey::Principal(text) => Some(equal("userPrincipalName", text.as_bytes())),
+        }
+    }
+}
+
+impl AccountSource for LdapDirectory {
+    fn users(&self, key: &AccountKey, deadline: Instant) -> Result<Vec<SourceUser>, Silent> {
+        let Some(condition) = self.condition(key, "uidNumber") else { return Ok(Vec::new()) };
+        // Machines are users too (`objectClass` user), but not contacts and groups.
+        let filter = Filter::And(vec![Filter::Equal("objectClass", b"user".to_vec()), condition]);
+        self.with_connection(deadline, &|connection| {
+            let entries = connection.search(&self.subtree(&filter, USER_ATTRIBUTES), deadline)?;
+            let mut users = Vec::new();
+            for entry in &entries {
+                users.extend(self.user_of(entry, connection, deadline)?);
+            }
+            Ok(users)
+        })
+    }
+
+    fn groups(&self, keys: &[AccountKey], deadline: Instant) -> Result<Vec<SourceGroup>, Silent> {
+        let mut groups = Vec::new();
+        for keys in keys.chunks(GROUPS_AT_ONCE) {
+            let conditions: Vec<Filter> =
+                keys.iter().filter_map(|key| self.condition(key, "gidNumber")).collect();
+            if conditions.is_empty() {
+                continue;
+            }
+            let class = Filter::Equal("objectClass", b"group".to_vec());
+            let filter = Filter::And(vec![class, Filter::Or(conditions)]);
+            let entries = self.with_connection(deadline, &|connection| {
+                connection.search(&self.subtree(&filter, GROUP_ATTRIBUTES), deadline)
+            })?;
+            groups.extend(entries.iter().filter_map(|entry| self.group_of(entry)));
+        }
+        Ok(groups)
+    }
+}
+
+fn sid_of(entry: &LdapEntry) -> Option<Sid> {
+    entry.values("objectSid").first().and_then(|bytes| parse_sid(bytes))
+}
+
+fn parse_sid(bytes: &[u8]) -> Option<Sid> {
+    let mut cursor = Cursor::new(bytes);
+    Sid::parse(&mut cursor).ok().filter(|_| cursor.remaining() == 0)
+}
+
+/// The SID of an account's domain.
+fn parent(sid: &Sid) -> Option<Sid> {
+    let (_, front) = sid.subs().split_last()?;
+    Some(Sid::new(sid.authority(), front))
+}
