@@ -9,13 +9,14 @@ realm MIT's krb5kdc.
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -33,6 +34,11 @@ DEAD_S = 5.0
 # Ten minutes, which Kerberos does not allow.
 AHEAD_S = 600
 COMMAND_S = 60
+# The port of the server in the network of the domain, which has no other one at work.
+PORT = 4450
+# The first id of the domain, and the relative identifier of Domain Users.
+FIRST_ID, DOMAIN_USERS = 100_000, 513
+MAPPING = f'id_mapping = "rid"\nid_range = "{FIRST_ID}-199999"\n'
 
 
 class Member:
@@ -110,6 +116,126 @@ class Suite:
                 print(f"        {remark}", flush=True)
         except (AssertionError, RuntimeError, OSError, subprocess.SubprocessError, ValueError, KeyError) as reason:
             self.tally.add("fail", f"{self.title}: {name}", f"{reason} ({time.monotonic() - begun:.1f} s)")
+
+
+class Served:
+    """The joined server, with the share `docs`; a context manager. `domain` are lines of [domain], `users` the share's."""
+
+    def __init__(self, member: Member, domain: str = "", users: str = '{ "*" = "full" }', spn: str = "required") -> None:
+        directory = member.state.parent
+        self.share, self._log = directory / "docs", directory / "serve.log"
+        self.share.mkdir(exist_ok=True)
+        self.share.chmod(0o777)
+        directory.chmod(0o755)
+        config = directory / "trunkline.toml"
+        config.write_text(f'[server]\nname = "files"\nsmb_port = {PORT}\nstate_dir = "{member.state}"\ndiscovery = false\n'
+                          f'spn = "{spn}"\nspn_names = []\n[domain]\n{domain}[share.docs]\npath = "{self.share}"\nusers = {users}\n')
+        with self._log.open("wb") as log:
+            command = member.inside(["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(directory / "pid"), server.program(), "serve",
+                                     "--config", str(config)])
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment())
+        until = time.monotonic() + COMMAND_S
+        while "serving shares" not in self.log():
+            if time.monotonic() > until or self._process.poll() is not None:
+                self.__exit__()
+                raise RuntimeError(f"the server does not start: {self.log()[-500:]}")
+            time.sleep(0.05)
+        self.pid = int((directory / "pid").read_text())
+
+    def log(self) -> str:
+        """Return its log."""
+        return self._log.read_text(errors="replace")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        try:
+            self._process.wait(20)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait(10)
+
+
+def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
+    """The log-ons of users who are no local ones, by the PAC of their tickets."""
+    host = f"{MEMBER}.{domain.realm.lower()}"
+
+    def relative_id(kind: str, name: str) -> int:
+        shown = domain.tool(kind, "show", name, "--attributes=objectSid")
+        return int(shown.split("objectSid: ")[1].split()[0].rsplit("-", 1)[1])
+
+    def smbclient(user: str, commands: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        cache = {"KRB5CCNAME": f"FILE:{member.state.parent}/ticket-{user}"}
+        domain.network.run("kinit", user, stdin=PASSWORD + "\n", variables=cache)
+        return domain.network.run("smbclient", f"//{host}/docs", "-p", PORT, "--use-kerberos=required", "-N",
+                                  *(["-c", commands] if commands else []), variables=cache, check=False, stdin=stdin)
+
+    def well(user: str, commands: str) -> str:
+        done = smbclient(user, commands)
+        expect(done.returncode == 0 and "NT_STATUS" not in done.stdout + done.stderr, f"{user}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def refused(user: str, served: Served, status: str, *words: str) -> None:
+        done = smbclient(user, "ls")
+        expect(done.returncode != 0 and status in done.stdout + done.stderr, f"{user}: {done.stdout}{done.stderr}")
+        expect(any(all(word in line for word in words) for line in served.log().splitlines()), served.log()[-800:])
+
+    def unmapped() -> None:
+        with Served(member) as served:
+            refused("carl", served, "NT_STATUS_LOGON_FAILURE", "trunkline user add carl", "`id_mapping =", "`id_range =")
+
+    def mapped() -> None:
+        with Served(member, MAPPING) as served:
+            text = well("carl", "put /etc/passwd copy; get copy -; mkdir carls")
+            expect(Path("/etc/passwd").read_text() in text, "another text came back")
+            wanted = (FIRST_ID + relative_id("user", "carl"), FIRST_ID + DOMAIN_USERS)
+            for name in ("copy", "carls"):
+                at = (served.share / name).stat()
+                expect((at.st_uid, at.st_gid) == wanted, f"{name} is of {at.st_uid}:{at.st_gid}, not {wanted}")
+            expect('user="CORP\\\\carl"' in served.log(), served.log()[-500:])
+            expect("unknown server" not in served.log(), served.log()[-800:])
+
+    def groups() -> None:
+        with Served(member, MAPPING) as served:
+            below = served.share / "painted"
+            below.mkdir()
+            os.chown(below, 0, FIRST_ID + relative_id("group", "painters"))
+            below.chmod(0o770)
+            well("ann", "cd painted; put /etc/passwd copy")
+            nested = served.share / "staff"
+            nested.mkdir()
+            os.chown(nested, 0, FIRST_ID + relative_id("group", "staff"))
+            nested.chmod(0o770)
+            # painters are members of staff.
+            well("ann", "cd staff; put /etc/passwd copy")
+            done = smbclient("carl", "cd painted; put /etc/passwd other")
+            expect("NT_STATUS_ACCESS_DENIED" in done.stdout + done.stderr, f"{done.stdout}{done.stderr}")
+            expect(not (below / "other").exists() and not (served.share / "other").exists(), "carl has written")
+
+    def small_range() -> None:
+        with Served(member, f'id_mapping = "rid"\nid_range = "{FIRST_ID}-{FIRST_ID + 600}"\n') as served:
+            refused("carl", served, "NT_STATUS_LOGON_FAILURE", "carl@CORP.EXAMPLE", "`id_range`", "too small")
+
+    def by_name() -> None:
+        with Served(member, MAPPING, users='{ "CORP\\\\ann" = "full" }') as served:
+            well("ann", "ls")
+            refused("carl", served, "NT_STATUS_ACCESS_DENIED")
+
+    def reloaded() -> None:
+        with Served(member, MAPPING) as served:
+            # Commands of the shell work only in those that smbclient reads line by line.
+            done = smbclient("carl", "", f"put /etc/passwd before\n!kill -HUP {served.pid}; sleep 2\nput /etc/passwd after\n")
+            expect((served.share / "after").exists() and done.returncode == 0, f"{done.stdout}{done.stderr}")
+            expect("configuration read again" in served.log() and served.log().count("logged on") == 1, served.log()[-800:])
+
+    suite.case("a user of the domain without an id mapping", unmapped)
+    suite.case("a user of the domain by the PAC alone", mapped)
+    suite.case("groups of the PAC, nested ones too", groups)
+    suite.case("a user outside of the range", small_range)
+    suite.case("a share for one user of the domain", by_name)
+    suite.case("a session of a user of the domain over a reload", reloaded)
 
 
 def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
@@ -220,6 +346,7 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     suite.case("join from nothing", joined)
     suite.case("a wrong password", refused)
     suite.case("a clock that is ten minutes ahead", clock)
+    user_cases(suite, domain, member)
     suite.case("a missing service principal", missing_name)
     suite.case("keys renewed beside the old ones", renewal)
     suite.case("keys that the domain has replaced", old_keys)

@@ -191,6 +191,15 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_account_of_the_server_is_the_server() {
+        let mut own = rule(Spn::Required, true);
+        assert!(matches!(judge(own.clone(), &meant("FILES$@EXAMPLE.NET")), Verdict::Refused(_)));
+        own.names.push("FILES$".to_owned());
+        assert_eq!(judge(own.clone(), &meant("FILES$@EXAMPLE.NET")), Verdict::Fine);
+        assert!(matches!(judge(own, &meant("OTHER$@EXAMPLE.NET")), Verdict::Refused(_)));
+    }
+
+    #[test]
     fn an_unknown_name_is_let_in_only_where_there_may_be_more_names() {
         for name in ["cifs/other", "cifs/192.0.2.2", "cifs/localhost", "cifs/"] {
             let target = meant(name);

@@ -79,9 +79,12 @@ fn join(args: &JoinArgs) -> anyhow::Result<()> {
         }
     };
     let netbios_name = args.netbios_name.as_ref().or(joined.netbios_name.as_ref());
-    let settings = json!({ "realm": &realm, "netbios_name": netbios_name,
+    let mut settings = json!({ "realm": &realm, "netbios_name": netbios_name,
         "keytab": keytab.display().to_string(),
         "names": &joined.names });
+    if let Some(sid) = &joined.domain_sid {
+        settings["domain_sid"] = json!(sid);
+    }
     let notes = set(&args.location, settings).map_err(|why| {
         anyhow::anyhow!("the keys are in {}, but the settings were not written: {why:#}", keytab.display())
     })?;
@@ -138,9 +141,12 @@ fn join_directory(
 }
 
 fn report(realm: &str, keytab: &Path, joined: &Joined) {
-    let Joined { netbios_name, names, account, controller } = joined;
+    let Joined { netbios_name, domain_sid, names, account, controller } = joined;
     let short = netbios_name.as_ref().map_or_else(String::new, |name| format!(" ({name})"));
     println!("realm      {realm}{short}");
+    if let Some(sid) = domain_sid {
+        println!("sid        {sid}");
+    }
     if let Some(controller) = controller {
         println!("controller {controller}");
     }
@@ -193,7 +199,8 @@ fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArgs) -
         })?;
         println!("account {account} removed from {realm}");
     }
-    let nothing = json!({ "realm": null, "netbios_name": null, "keytab": null, "names": null });
+    let nothing = json!({ "realm": null, "netbios_name": null, "domain_sid": null, "keytab": null,
+        "names": null });
     let notes = set(location, nothing)?;
     if is_own {
         match std::fs::remove_file(&keytab) {
@@ -273,6 +280,7 @@ fn status(json: bool, location: &LocationArgs) -> anyhow::Result<()> {
         });
         let all = json!({ "realm": &realm,
             "netbios_name": config.domain.netbios_name.as_ref().map(|it| &it.value),
+            "domain_sid": config.domain.domain_sid.as_ref().map(|it| &it.value),
             "account": account, "names": config.domain.names.value, "keytab": config.domain.keytab.value,
             "keytab_error": keytab.err().map(|why| why.to_string()), "keys": keys.collect::<Vec<_>>(),
             "controllers": controllers.collect::<Vec<_>>() });

@@ -320,6 +320,9 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
         if known.iter().any(|known| known.to_lowercase() == *user) {
             continue;
         }
+        if is_of_domain(config, user) {
+            continue;
+        }
         // Without users, the server creates the first one when it starts, under the name of `--user`.
         if known.is_empty() && share.users.len() == 1 && access.origin == Origin::CommandLine("--user") {
             continue;
@@ -333,6 +336,16 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
     Ok(())
 }
 
+/// Whether a name is one of a user of the joined domain, such as `CORP\bob`. Only the domain knows whether
+/// there is such a user.
+fn is_of_domain(config: &Config, user: &str) -> bool {
+    let Some((domain, name)) = user.split_once('\\') else { return false };
+    let own = config.domain.netbios_name.as_ref();
+    config.domain.realm.is_some()
+        && !name.is_empty()
+        && own.is_some_and(|own| own.value.to_lowercase() == domain.to_lowercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -344,6 +357,20 @@ mod tests {
         config.server.state_dir.value = dir.join("state/s");
         let stored = stored.iter().map(|name| (*name).to_owned()).collect();
         against(&config, &stored).map_err(|e| e.0)
+    }
+
+    #[test]
+    fn only_a_joined_server_has_users_of_a_domain() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("a")).unwrap();
+        let share = "[share.d]\npath = \"a\"\nusers = { \"Corp\\\\bob\" = \"read\" }\n";
+        let domain = "[domain]\nrealm = \"CORP.EXAMPLE\"\nnetbios_name = \"CORP\"\n";
+        assert_eq!(checked(&format!("{domain}{share}"), dir.path(), &["ann"]), Ok(()));
+        assert!(checked(share, dir.path(), &["ann"]).unwrap_err().contains("is unknown"));
+        let other = domain.replace("\"CORP\"", "\"OTHER\"");
+        assert!(
+            checked(&format!("{other}{share}"), dir.path(), &["ann"]).unwrap_err().contains("is unknown")
+        );
     }
 
     #[test]

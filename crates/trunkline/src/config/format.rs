@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use super::document::{DocumentValue, ValueError};
 use super::setting::Setting;
-use super::values::{Access, Choice, choose, user_name};
+use super::values::{Access, Choice, choose, user_of_share};
 
 /// The type of a value, for its readers and for its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -259,7 +259,7 @@ impl Format<Users> for AccessList {
         for (name, access) in chosen {
             let name: &str = name.get_ref();
             if name != "*" {
-                user_name(name).map_err(wrong)?;
+                user_of_share(name).map_err(wrong)?;
             }
             if users.insert(name.to_lowercase(), access).is_some() {
                 return Err(wrong(format!("`{name}` occurs twice")));

@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
+use identity::mapping::IdRange;
 use smb::limits::{DEFAULT_CHANNELS, MAX_CHANNELS, MAX_CREDITS};
 
 use super::audit::{AuditWord, Daemon, Facility, daemon};
@@ -22,8 +23,8 @@ use super::setting::{ConfigError, Setting};
 use super::table::{Fallback, Field, KeyDescription, ShownSetting, settings};
 use super::values::{
     self, Access, AccountKind, Advertised, Authentication, Cipher, Dialect, Encryption, EncryptionType,
-    Formula, LogFormat, LogLevel, Network, Ntlm, Rss, SendFile, ShareProtocol, Signing, Spn, Squash,
-    Symlinks, address, filled, netbios, netbios_of, network, pattern, socket_address, spn_name,
+    Formula, IdmapBackend, LogFormat, LogLevel, Network, Ntlm, Rss, SendFile, ShareProtocol, Signing, Spn,
+    Squash, Symlinks, address, filled, netbios, netbios_of, network, pattern, socket_address, spn_name,
 };
 
 /// The whole configuration.
@@ -254,6 +255,15 @@ settings! {
         realm: String { Text(values::realm), live, unset "no Kerberos", "\"EXAMPLE.NET\"" }
         /// Short name of an Active Directory domain: the `CORP` of `CORP\bob`.
         netbios_name: String { Text(netbios), live, unset "none", "\"CORP\"" }
+        /// SID of an Active Directory domain. `trunkline domain join` sets it.
+        domain_sid: String { Text(values::domain_sid), live, unset "none", "\"S-1-5-21-1-2-3\"" }
+        /// Way from SIDs of the domain to uids and gids. With it and `id_range`, users of the domain who are no
+        /// local users log on too. `rid` is the formula of Samba's `idmap_rid`: the last number of the SID plus
+        /// the first id of the range.
+        id_mapping: IdmapBackend { OneOf, live, unset "only local users log on" }
+        /// Uids and gids for users and groups of the domain. No user or group of the host may have one of them.
+        /// A changed range makes files belong to others.
+        id_range: IdRange { Text(values::id_range), live, unset "none", "\"100000-199999\"" }
         /// Names by which clients reach the server. Each needs a service principal `cifs/NAME` in the realm,
         /// which `trunkline domain test` examines.
         names: Vec<String> { ListFormat::any(Text(spn_name)), live, or Vec::new() }

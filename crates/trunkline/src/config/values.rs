@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
+use identity::mapping::IdRange;
+
 pub use auth::Cipher;
 pub use kerberos::EncryptionType;
 pub use nfs::Squash;
@@ -67,6 +69,7 @@ choices! {
     LogFormat { "text" = Text, "json" = Json }
     LogLevel { "error" = Error, "warn" = Warn, "info" = Info, "debug" = Debug, "trace" = Trace }
     ShareProtocol { "smb" = Smb, "nfs" = Nfs }
+    IdmapBackend { "rid" = Rid }
     Ntlm { "on" = On, "local" = Local, "off" = Off }
     Rss { "always" = Always, "auto" = Auto, "never" = Never }
     SendFile { "auto" = Auto, "true" = Always, "false" = Never }
@@ -106,6 +109,13 @@ pub enum Ntlm {
     Local,
     /// Refused.
     Off,
+}
+
+/// The way from SIDs of the domain to uids and gids.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IdmapBackend {
+    /// The formula of Samba's `idmap_rid`.
+    Rid,
 }
 
 /// The kind of an account.
@@ -445,6 +455,17 @@ pub fn user_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that `name` is valid for a user of this server, or is `DOMAIN\name` for a user of a domain.
+///
+/// # Errors
+/// The reason why it is not.
+pub fn user_of_share(name: &str) -> Result<(), String> {
+    match name.split_once('\\') {
+        Some((domain, name)) => netbios(domain).and_then(|_| user_name(name)),
+        None => user_name(name),
+    }
+}
+
 /// Parses the name of a user and keeps its spelling.
 ///
 /// # Errors
@@ -471,6 +492,26 @@ pub fn sid(sid: &str) -> Result<String, String> {
     }
 }
 
+/// Parses the security identifier of a domain `S-1-5-21-X-Y-Z`.
+///
+/// # Errors
+/// The mistake in the text.
+pub fn domain_sid(text: &str) -> Result<String, String> {
+    // MS-DTYP 2.4.2.4
+    match sid(text) {
+        Ok(sid) if sid.starts_with("S-1-5-21-") && sid.split('-').count() == 7 => Ok(sid),
+        _ => Err(format!("`{text}` is not the security identifier of a domain, such as S-1-5-21-1-2-3")),
+    }
+}
+
+/// Parses a range of uids and gids.
+///
+/// # Errors
+/// The mistake in the text.
+pub fn id_range(text: &str) -> Result<IdRange, String> {
+    text.parse().map_err(|why: identity::mapping::MappingError| why.to_string())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -482,6 +523,10 @@ mod tests {
             assert!(share_name(bad).is_err(), "{bad:?}");
         }
         assert!(user_name("ann").is_ok());
+        assert!(user_of_share("ann").is_ok() && user_of_share("CORP\\ann").is_ok());
+        for bad in ["\\ann", "CORP\\", "CORP\\a\\b", "a/b\\ann"] {
+            assert!(user_of_share(bad).is_err(), "{bad:?}");
+        }
         for bad in ["", "a\\b", "Guest", "anonymous", "a@b", "*"] {
             assert!(user_name(bad).is_err(), "{bad:?}");
         }

@@ -80,6 +80,8 @@ pub struct Join<'a> {
 pub struct Joined {
     /// The short name of the domain, such as `CORP`. None in a plain realm.
     pub netbios_name: Option<String>,
+    /// The SID of the domain, if `adcli` said it.
+    pub domain_sid: Option<String>,
     /// The names of the server for which it has keys, in lower case.
     pub names: Vec<String>,
     /// The machine account, if the keytab has its keys.
@@ -179,7 +181,14 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
     work.keep(join.keytab)?;
     let netbios_name = detail(&end.output, "domain-short").map(str::to_uppercase);
     let account = keytab.machine_account().map(str::to_owned);
-    Ok(Joined { netbios_name, names: keytab.server_names(), account, controller: Some(controller) })
+    let domain_sid = detail(&end.output, "domain-SID").map(str::to_owned);
+    Ok(Joined {
+        netbios_name,
+        domain_sid,
+        names: keytab.server_names(),
+        account,
+        controller: Some(controller),
+    })
 }
 
 /// A value that `adcli --show-details` prints.
@@ -213,7 +222,7 @@ pub fn bring(realm: &str, path: &Path, wanted: &[String]) -> Result<Joined, Memb
         return Err(lacks("NAME"));
     }
     let account = keytab.machine_account().map(str::to_owned);
-    Ok(Joined { netbios_name: None, names, account, controller: None })
+    Ok(Joined { netbios_name: None, domain_sid: None, names, account, controller: None })
 }
 
 /// Removes the machine account from an Active Directory domain.

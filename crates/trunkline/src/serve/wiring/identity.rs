@@ -8,6 +8,7 @@ use share::engine::AccountMapping;
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
+use super::domain_users::DomainIds;
 use crate::host;
 use crate::principals::LogonPrincipal;
 use crate::state::store;
@@ -27,6 +28,8 @@ pub struct IdentityMap {
     by_name: BTreeMap<String, u32>,
     /// The domains of this server after the @ in a user's name.
     domains: Vec<String>,
+    /// The ids of the joined domain.
+    domain_ids: Option<DomainIds>,
 }
 
 impl IdentityMap {
@@ -73,7 +76,26 @@ impl IdentityMap {
             _ => None,
         });
         let domains = domains.iter().map(|domain| domain.to_lowercase()).collect();
-        Ok(IdentityMap { users, by_uid: by_uid.collect(), by_sid, names, by_name, domains })
+        Ok(IdentityMap { users, by_uid: by_uid.collect(), by_sid, names, by_name, domains, domain_ids: None })
+    }
+
+    /// Adds the users and groups of the joined domain.
+    #[must_use]
+    pub fn with_domain(self, domain_ids: Option<DomainIds>) -> IdentityMap {
+        IdentityMap { domain_ids, ..self }
+    }
+
+    /// Whether the settings still give a user of the joined domain the uid of a session.
+    pub fn is_domain_user(&self, identity: &Identity) -> bool {
+        self.domain_ids.as_ref().is_some_and(|ids| ids.id(&identity.sid) == Some(identity.uid))
+    }
+
+    fn domain_sid_of(&self, id: u32) -> Option<Sid> {
+        self.domain_ids.as_ref()?.sid(id)
+    }
+
+    fn domain_id(&self, sid: &Sid) -> Option<u32> {
+        self.domain_ids.as_ref()?.id(sid)
     }
 
     /// The users in the form of the log-on.
@@ -84,11 +106,20 @@ impl IdentityMap {
 
 impl AccountMapping for IdentityMap {
     fn user_sid(&self, uid: u32) -> Sid {
-        self.by_uid.get(&uid).copied().unwrap_or_else(|| Sid::unix_user(uid))
+        let known = self.by_uid.get(&uid).copied().or_else(|| self.domain_sid_of(uid));
+        known.unwrap_or_else(|| Sid::unix_user(uid))
+    }
+
+    fn group_sid(&self, gid: u32) -> Sid {
+        self.domain_sid_of(gid).unwrap_or_else(|| Sid::unix_group(gid))
     }
 
     fn uid(&self, sid: &Sid) -> Option<u32> {
-        self.by_sid.get(sid).copied().or_else(|| sid.as_unix_user())
+        self.by_sid.get(sid).copied().or_else(|| sid.as_unix_user()).or_else(|| self.domain_id(sid))
+    }
+
+    fn gid(&self, sid: &Sid) -> Option<u32> {
+        sid.as_unix_group().or_else(|| self.domain_id(sid))
     }
 
     fn user_name(&self, sid: &Sid) -> Option<String> {

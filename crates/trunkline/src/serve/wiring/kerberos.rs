@@ -1,4 +1,4 @@
-//! Joins MIT's GSSAPI with the log-on: the mechanism for [`auth`], and the local users as principals.
+//! Joins MIT's GSSAPI with the log-on: the mechanism for [`auth`], and the users of the realm as principals.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,6 +8,7 @@ use auth::{ContextStep, KerberosTicket, Mechanism, SecurityContext, TicketRefusa
 use share::Identity;
 use smb::{KerberosConfig, PrincipalRefusal, PrincipalResolver, UserConfig};
 
+use super::domain_users::DomainUsers;
 use crate::config::Config;
 
 /// The file of the state directory that remembers the tokens of the last minutes.
@@ -15,7 +16,7 @@ const REPLAY_CACHE: &str = "kerberos.rcache";
 
 /// The settings of log-ons with tickets, or `None` if the configuration names no realm. Without the library
 /// or the keytab the server runs without Kerberos, and an error in the log says what to do.
-pub fn configure(config: &Config, users: &[UserConfig]) -> Option<KerberosConfig> {
+pub fn configure(config: &Config, users: &[UserConfig], domain_users: DomainUsers) -> Option<KerberosConfig> {
     let (domain, realm) = (&config.domain, config.domain.realm.as_ref()?);
     let library =
         Library::load().inspect_err(|why| tracing::error!("no log-ons with tickets: {why}")).ok()?;
@@ -28,7 +29,7 @@ pub fn configure(config: &Config, users: &[UserConfig]) -> Option<KerberosConfig
         .ok()?;
     Some(KerberosConfig {
         mechanism: Arc::new(GssMechanism { credentials: Arc::new(credentials) }),
-        resolver: Arc::new(LocalPrincipals::new(&realm.value, users)),
+        resolver: Arc::new(RealmUsers::new(&realm.value, users, domain_users)),
     })
 }
 
@@ -90,22 +91,24 @@ fn refusal(why: GssError) -> TicketRefusal {
     TicketRefusal { kind, why: why.to_string() }
 }
 
-/// The principals of the realm that are local users: `ann@REALM` is the local user `ann`.
-struct LocalPrincipals {
+/// The principals of the realm: `ann@REALM` is the local user `ann` if there is one, else a user of the
+/// domain.
+struct RealmUsers {
     realm: String,
     users: HashMap<String, UserConfig>,
+    domain_users: DomainUsers,
 }
 
-impl LocalPrincipals {
-    fn new(realm: &str, users: &[UserConfig]) -> LocalPrincipals {
+impl RealmUsers {
+    fn new(realm: &str, users: &[UserConfig], domain_users: DomainUsers) -> RealmUsers {
         // An account that logs on with its keys is no person.
         let people = users.iter().filter(|user| user.key_of.is_none());
         let users = people.map(|user| (user.identity.name.to_lowercase(), user.clone())).collect();
-        LocalPrincipals { realm: realm.to_owned(), users }
+        RealmUsers { realm: realm.to_owned(), users, domain_users }
     }
 }
 
-impl PrincipalResolver for LocalPrincipals {
+impl PrincipalResolver for RealmUsers {
     fn resolve(&self, ticket: &KerberosTicket) -> Result<Arc<Identity>, PrincipalRefusal> {
         let principal = &ticket.principal;
         let unknown = |why: &str| PrincipalRefusal::Unknown(format!("`{principal}` {why}"));
@@ -114,19 +117,26 @@ impl PrincipalResolver for LocalPrincipals {
             return Err(unknown(&format!("is of another realm than {}", self.realm)));
         }
         // A principal of several parts, or with an escaped letter, is no user's (MIT's krb5_unparse_name).
-        let user = self.users.get(&name.to_lowercase()).filter(|_| !name.contains(['/', '\\']));
-        let user = user.ok_or_else(|| {
-            unknown(&format!("is no user of this server: add one with `trunkline user add {name}`"))
-        })?;
-        if user.enabled { Ok(Arc::clone(&user.identity)) } else { Err(PrincipalRefusal::Disabled) }
+        if name.is_empty() || name.contains(['/', '\\']) {
+            return Err(unknown("is no user's principal"));
+        }
+        match self.users.get(&name.to_lowercase()) {
+            Some(user) if user.enabled => Ok(Arc::clone(&user.identity)),
+            Some(_) => Err(PrincipalRefusal::Disabled),
+            None => self.domain_users.resolve(name, ticket, net::now().wall_ns),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
     use std::time::Duration;
 
+    use super::super::domain_users::DomainIds;
     use super::*;
+    use crate::config::read;
+    use crate::host::UserDatabase;
 
     fn user(name: &str, key_of: Option<&str>, enabled: bool) -> UserConfig {
         let identity = Arc::new(Identity { name: name.to_owned(), ..smb::nobody() });
@@ -144,7 +154,12 @@ mod tests {
             lifetime: Duration::ZERO,
             pac: None,
         };
-        LocalPrincipals::new("EXAMPLE.NET", &users).resolve(&ticket).map(|identity| identity.name.clone())
+        let domain = read::parse("t", "", Path::new("/")).unwrap().domain;
+        let ids = DomainIds::of(&domain, &[], &UserDatabase::default());
+        let domain_users = DomainUsers::new(&domain, ids, smb::nobody().sid, &users);
+        RealmUsers::new("EXAMPLE.NET", &users, domain_users)
+            .resolve(&ticket)
+            .map(|identity| identity.name.clone())
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod background_release;
 mod channels;
 mod close_ids;
 mod directories;
+mod domain_users;
 mod engines;
 mod exports;
 mod homes;
@@ -68,6 +69,7 @@ use crate::config::{Config, Origin, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
 use audit::AuditLog;
+use domain_users::{DomainIds, DomainUsers};
 use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
 use homes::HomeDirectories;
@@ -243,11 +245,11 @@ impl FileServer for AssembledServer {
     }
 
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
-        let principals = Arc::new(IdentityMap::new(
-            &plan.principals,
-            &plan.identity,
-            &[&plan.config.server.workgroup.value],
-        )?);
+        let domain_ids =
+            DomainIds::of(&plan.config.domain, &plan.principals, &crate::host::UserDatabase::read());
+        let workgroup = &plan.config.server.workgroup.value;
+        let principals = IdentityMap::new(&plan.principals, &plan.identity, &[workgroup])?;
+        let principals = Arc::new(principals.with_domain(domain_ids.clone().ok()));
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
@@ -299,7 +301,7 @@ impl FileServer for AssembledServer {
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
-        self.configure(plan, &users);
+        self.configure(plan, &users, domain_ids);
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
         self.server.set_users(users);
@@ -309,7 +311,7 @@ impl FileServer for AssembledServer {
         for (engine, opens) in claimable {
             self.nfs.restore(&engine, opens);
         }
-        self.end_sessions_of_removed_users();
+        self.end_sessions_of_removed_users(&principals);
         Ok(())
     }
 
@@ -400,10 +402,12 @@ impl AssembledServer {
     }
 
     /// Applies the settings of the server as a whole.
-    fn configure(&self, plan: &ServePlan, users: &[smb::UserConfig]) {
+    fn configure(&self, plan: &ServePlan, users: &[smb::UserConfig], domain_ids: Result<DomainIds, String>) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
         accounts::apply(&plan.config, &mut settings);
-        settings.kerberos = kerberos::configure(&plan.config, users);
+        let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, users);
+        settings.kerberos = kerberos::configure(&plan.config, users, domain_users);
+        names::set_machine_accounts(&mut settings.target, &plan.config.domain);
         settings.ntlm = plan.config.domain.ntlm.value != Ntlm::Off;
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
@@ -474,10 +478,12 @@ impl AssembledServer {
     }
 
     /// Closes the connections of users who may no longer log on.
-    fn end_sessions_of_removed_users(&self) {
+    fn end_sessions_of_removed_users(&self, principals: &IdentityMap) {
         for session in self.server.sessions() {
             let user = session.authenticated().filter(|proved| !proved.anonymous);
-            let Some(gone) = user.filter(|user| !self.server.is_current_user(&user.identity)) else {
+            let Some(gone) = user.filter(|user| {
+                !self.server.is_current_user(&user.identity) && !principals.is_domain_user(&user.identity)
+            }) else {
                 continue;
             };
             let (user, id) = (&gone.identity.name, session.id);

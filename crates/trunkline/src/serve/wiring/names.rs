@@ -1,7 +1,8 @@
 //! The names of this server, to recognize log-ons that are meant for another server.
 
-use crate::config::Server;
 use crate::config::values::host_name;
+use crate::config::{Domain, Server};
+use crate::domain::keytab::Keytab;
 
 /// The rule that checks the target name of a log-on against the server's names.
 pub fn target_rule(server: &Server) -> smb::TargetRule {
@@ -18,6 +19,16 @@ pub fn target_rule(server: &Server) -> smb::TargetRule {
     names.sort_unstable();
     names.dedup();
     smb::TargetRule { spn: server.spn.value, names, is_complete: server.spn_names.is_some() }
+}
+
+/// Adds the machine account of the keytab, such as `FILES$`, to the names. A ticket of Active Directory for
+/// any name of the server is encrypted with that account's key, and MIT's library calls the service by the
+/// first entry of the keytab with the key. Clients cannot mean another server by it.
+pub fn set_machine_accounts(rule: &mut smb::TargetRule, domain: &Domain) {
+    rule.names.retain(|name| !name.ends_with('$'));
+    let Some(realm) = &domain.realm else { return };
+    let keytab = Keytab::read(&domain.keytab.value).unwrap_or_default().of_realm(&realm.value);
+    rule.names.extend(keytab.machine_account().map(str::to_owned));
 }
 
 #[cfg(test)]
@@ -38,6 +49,25 @@ mod tests {
             assert!(rule.names.iter().any(|known| known == name), "{name} of {:?}", rule.names);
         }
         assert_eq!((rule.spn, rule.is_complete), (smb::Spn::Accepted, true));
+    }
+
+    #[test]
+    fn the_machine_account_of_the_keytab_is_a_name_and_no_longer_than_it_is_there() {
+        // Lengths, one component, realm, name; then name type, time, version, and no key.
+        let body =
+            [&[0, 1, 0, 1][..], b"R", &[0, 6], b"FILES$", &[0; 4], &[0; 4], &[2], &[0, 18, 0, 0]].concat();
+        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+        let path = std::env::temp_dir().join(format!("trunkline-names-{}.keytab", std::process::id()));
+        std::fs::write(&path, [&[5, 2][..], &length, &body].concat()).unwrap();
+        let text = |realm: &str| format!("[domain]\nrealm = \"{realm}\"\nkeytab = \"{}\"\n", path.display());
+        let domain = |text: &str| read::parse("t", text, Path::new("/")).unwrap().domain;
+        let mut known = rule("");
+        let has = |rule: &smb::TargetRule| rule.names.iter().any(|name| name == "FILES$");
+        set_machine_accounts(&mut known, &domain(&text("R")));
+        assert!(has(&known));
+        set_machine_accounts(&mut known, &domain(&text("OTHER")));
+        assert!(!has(&known));
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
