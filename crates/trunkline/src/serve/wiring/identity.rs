@@ -206,6 +206,26 @@ mod tests {
     }
 
     #[test]
+    fn users_and_groups_of_the_domain_have_the_ids_of_the_range_and_local_ones_keep_theirs() {
+        let text =
+            "[domain]\ndomain_sid = \"S-1-5-21-4-5-6\"\nid_mapping = \"rid\"\nid_range = \"5000-5999\"\n";
+        let domain = crate::config::read::parse("t", text, std::path::Path::new("/")).unwrap().domain;
+        let ids = DomainIds::of(&domain, &[], &host::UserDatabase::default()).unwrap();
+        let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
+        let own = || IdentityMap::new(&[principal("ann", 1000, 1000)], &server, &["Office"]).unwrap();
+        let (without, map) = (own(), own().with_domain(Some(ids)));
+        let bob = Sid::new(5, &[21, 4, 5, 6, 500]);
+        assert_eq!((map.user_sid(5500), map.group_sid(5500)), (bob, bob));
+        assert_eq!((map.uid(&bob), map.gid(&bob)), (Some(5500), Some(5500)));
+        assert_eq!((map.user_sid(1000), map.group_sid(100)), (without.user_sid(1000), Sid::unix_group(100)));
+        let outside = Sid::new(5, &[21, 4, 5, 6, 1000]);
+        assert_eq!((map.uid(&outside), map.gid(&outside), without.uid(&bob)), (None, None, None));
+        let session = |uid| Identity { sid: bob, uid, ..smb::nobody() };
+        assert!(map.is_domain_user(&session(5500)) && !without.is_domain_user(&session(5500)));
+        assert!(!map.is_domain_user(&session(5501)));
+    }
+
+    #[test]
     fn an_account_is_bound_by_no_descriptor_and_is_no_user_of_the_host() {
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
         let second_hash = Some(admin::NtHash([2; 16]));
