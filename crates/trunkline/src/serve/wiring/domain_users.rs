@@ -53,7 +53,8 @@ impl DomainIds {
         if let Some((name, id)) = taken.find(|(_, id)| range.value.contains(*id)) {
             let range = &range.value;
             return Err(format!(
-                "choose another `id_range` in `[domain]`: {range} has the id {id}, which `{name}` of this host has"
+                "choose another `id_range` in `[domain]`: {range} has the id {id}, which `{name}` of this \
+                 host has"
             ));
         }
         let sid: Sid = sid.value.parse().map_err(|why| format!("mend `domain_sid` in `[domain]`: {why}"))?;
