@@ -39,10 +39,8 @@ pub enum Accepted {
 /// The PAC of a ticket (MS-PAC).
 #[derive(Clone, PartialEq, Eq)]
 pub enum PacData {
-    /// The ticket has none.
+    /// The ticket has none, or none with a valid server signature: MIT's library hides such a PAC.
     Missing,
-    /// Its server signature is wrong or was not checked. It proves nothing.
-    Unverified,
     /// The bytes of a PAC with a valid server signature.
     Verified(Vec<u8>),
 }
@@ -92,9 +90,8 @@ impl AcceptorContext {
         let encryption_type = EncryptionType::of_last_arc(&kind);
         self.credentials.check(encryption_type)?;
         let pac = match name.attribute(PAC_ATTRIBUTE)? {
-            None => PacData::Missing,
             Some(pac) if pac.is_authenticated => PacData::Verified(pac.value),
-            Some(_) => PacData::Unverified,
+            Some(_) | None => PacData::Missing,
         };
         let client = Client {
             principal: name.text()?,
@@ -151,7 +148,6 @@ impl fmt::Debug for PacData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PacData::Missing => f.write_str("Missing"),
-            PacData::Unverified => f.write_str("Unverified"),
             PacData::Verified(bytes) => write!(f, "Verified({} bytes)", bytes.len()),
         }
     }

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ::kerberos::pac::{NoLogon, Pac, PacError};
 use ::kerberos::{Accepted, AcceptorContext, AcceptorCredentials, Cause, GssError, Library, PacData};
 use auth::{ContextStep, KerberosTicket, Mechanism, SecurityContext, TicketRefusal, TicketRefusalKind};
 use share::Identity;
 use smb::{KerberosConfig, PrincipalRefusal, PrincipalResolver, UserConfig};
 
 use super::domain_users::DomainUsers;
-use crate::config::Config;
+use crate::config::{Config, Domain};
 
 /// The file of the state directory that remembers the tokens of the last minutes.
 const REPLAY_CACHE: &str = "kerberos.rcache";
@@ -29,7 +30,7 @@ pub fn configure(config: &Config, users: &[UserConfig], domain_users: DomainUser
         .ok()?;
     Some(KerberosConfig {
         mechanism: Arc::new(GssMechanism { credentials: Arc::new(credentials) }),
-        resolver: Arc::new(RealmUsers::new(&realm.value, users, domain_users)),
+        resolver: Arc::new(RealmUsers::new(domain, &realm.value, users, domain_users)),
     })
 }
 
@@ -55,12 +56,6 @@ impl SecurityContext for GssContext {
         let pac = match client.pac {
             PacData::Missing => None,
             PacData::Verified(pac) => Some(pac),
-            PacData::Unverified => {
-                return Err(TicketRefusal {
-                    kind: TicketRefusalKind::Invalid,
-                    why: format!("the PAC in the ticket of {} has a wrong signature", client.principal),
-                });
-            }
         };
         let ticket = KerberosTicket {
             principal: client.principal,
@@ -94,17 +89,20 @@ fn refusal(why: GssError) -> TicketRefusal {
 /// The principals of the realm: `ann@REALM` is the local user `ann` if there is one, else a user of the
 /// domain.
 struct RealmUsers {
+    /// Whether the realm is a domain of Active Directory, whose tickets name their accounts in a PAC.
+    is_directory: bool,
     realm: String,
     users: HashMap<String, UserConfig>,
     domain_users: DomainUsers,
 }
 
 impl RealmUsers {
-    fn new(realm: &str, users: &[UserConfig], domain_users: DomainUsers) -> RealmUsers {
+    fn new(domain: &Domain, realm: &str, users: &[UserConfig], domain_users: DomainUsers) -> RealmUsers {
         // An account that logs on with its keys is no person.
         let people = users.iter().filter(|user| user.key_of.is_none());
         let users = people.map(|user| (user.identity.name.to_lowercase(), user.clone())).collect();
-        RealmUsers { realm: realm.to_owned(), users, domain_users }
+        let is_directory = domain.netbios_name.is_some() || domain.domain_sid.is_some();
+        RealmUsers { is_directory, realm: realm.to_owned(), users, domain_users }
     }
 }
 
@@ -120,10 +118,40 @@ impl PrincipalResolver for RealmUsers {
         if name.is_empty() || name.contains(['/', '\\']) {
             return Err(unknown("is no user's principal"));
         }
-        match self.users.get(&name.to_lowercase()) {
-            Some(user) if user.enabled => Ok(Arc::clone(&user.identity)),
-            Some(_) => Err(PrincipalRefusal::Disabled),
-            None => self.domain_users.resolve(name, ticket, net::now().wall_ns),
+        let wall_ns = net::now().wall_ns;
+        let Some(user) = self.users.get(&name.to_lowercase()) else {
+            return self.domain_users.resolve(name, ticket, wall_ns);
+        };
+        self.check_account(name, ticket, wall_ns)?;
+        if user.enabled { Ok(Arc::clone(&user.identity)) } else { Err(PrincipalRefusal::Disabled) }
+    }
+}
+
+impl RealmUsers {
+    /// Checks that the account behind a ticket has the name of its principal. A KDC of Active Directory finds
+    /// accounts by other names too (MS-KILE 3.3.5.6.1): a principal `backup` may be the machine account
+    /// `backup$`, or an account that gave itself this UPN, and any user may create such an account.
+    fn check_account(
+        &self,
+        name: &str,
+        ticket: &KerberosTicket,
+        wall_ns: i64,
+    ) -> Result<(), PrincipalRefusal> {
+        let refused = |why: String| PrincipalRefusal::Unknown(format!("`{}` {why}", ticket.principal));
+        let is_by_machine_account = ticket.service.split('@').next().is_some_and(|name| name.ends_with('$'));
+        match ticket.pac.as_deref().map(Pac::parse) {
+            Some(Ok(pac)) if pac.name.to_lowercase() != name.to_lowercase() => {
+                Err(refused(format!("is the account `{}` of its domain", pac.name)))
+            }
+            Some(Ok(pac)) => pac.check_logon(wall_ns).map_err(|why| match why {
+                NoLogon::Disabled => PrincipalRefusal::Disabled,
+                other => refused(format!("may not log on: {other}")),
+            }),
+            None | Some(Err(PacError::Missing { .. })) if !self.is_directory && !is_by_machine_account => {
+                Ok(())
+            }
+            None => Err(refused("has a ticket without a PAC that this server's key has signed".to_owned())),
+            Some(Err(why)) => Err(refused(format!("has a PAC that cannot be used: {why}"))),
         }
     }
 }
@@ -145,19 +173,28 @@ mod tests {
     }
 
     fn resolve(principal: &str) -> Result<String, PrincipalRefusal> {
+        resolve_in("", principal, "cifs/files.example.net@EXAMPLE.NET", None)
+    }
+
+    fn resolve_in(
+        settings: &str,
+        principal: &str,
+        service: &str,
+        pac: Option<Vec<u8>>,
+    ) -> Result<String, PrincipalRefusal> {
         let users = [user("Ann", None, true), user("lab", Some("lab"), true), user("eve", None, false)];
         let ticket = KerberosTicket {
             principal: principal.to_owned(),
-            service: String::new(),
+            service: service.to_owned(),
             session_key: Default::default(),
             encryption_type: String::new(),
             lifetime: Duration::ZERO,
-            pac: None,
+            pac,
         };
-        let domain = read::parse("t", "", Path::new("/")).unwrap().domain;
+        let domain = read::parse("t", settings, Path::new("/")).unwrap().domain;
         let ids = DomainIds::of(&domain, &[], &UserDatabase::default());
         let domain_users = DomainUsers::new(&domain, ids, smb::nobody().sid, &users);
-        RealmUsers::new("EXAMPLE.NET", &users, domain_users)
+        RealmUsers::new(&domain, "EXAMPLE.NET", &users, domain_users)
             .resolve(&ticket)
             .map(|identity| identity.name.clone())
     }
@@ -178,5 +215,22 @@ mod tests {
         ] {
             assert!(matches!(resolve(other), Err(PrincipalRefusal::Unknown(_))), "{other}");
         }
+    }
+
+    #[test]
+    fn a_directory_must_say_that_the_account_has_the_name_of_a_local_user() {
+        let (service, machine) = ("cifs/files.example.net@EXAMPLE.NET", "FILES$@EXAMPLE.NET");
+        let directory = "[domain]\nnetbios_name = \"CORP\"\n";
+        let refused = |settings, service, pac| {
+            resolve_in(settings, "ann@EXAMPLE.NET", service, pac).unwrap_err().to_string()
+        };
+        // The KDC may have found the machine account `ann$`: only the PAC tells.
+        assert!(refused(directory, service, None).contains("without a PAC"));
+        assert!(refused("", machine, None).contains("without a PAC"));
+        assert!(refused("", service, Some(vec![1, 2, 3])).contains("cannot be used"));
+        // MS-PAC 3: the account of the example is `lzhu`.
+        let example = || Some(include_bytes!("../../../../../fuzz/corpus/pac/ms-pac_3").to_vec());
+        assert!(refused("", service, example()).contains("is the account `"));
+        assert!(refused(directory, machine, example()).contains("is the account `"));
     }
 }
