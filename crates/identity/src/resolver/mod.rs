@@ -68,7 +68,7 @@ pub struct Resolver {
     interner: GroupInterner,
     users: Lane<User>,
     groups: Lane<Group>,
-    wanted: Wanted,
+    wanted: LookupQueue,
 }
 
 /// The memory and the queries of one kind of record.
@@ -155,7 +155,7 @@ enum Want {
 
 /// The keys that [`Resolver::refresh`] has to ask for.
 #[derive(Default)]
-struct Wanted {
+struct LookupQueue {
     keys: Mutex<HashSet<Want>>,
     added: Condvar,
 }
@@ -178,7 +178,7 @@ impl Resolver {
             interner: GroupInterner::default(),
             users: Lane::new(settings.caches, settings.caches.users),
             groups: Lane::new(settings.caches, settings.caches.groups),
-            wanted: Wanted::default(),
+            wanted: LookupQueue::default(),
             settings,
             clock,
         }
