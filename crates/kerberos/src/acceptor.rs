@@ -120,22 +120,6 @@ impl AcceptorContext {
     pub fn verify_mic(&mut self, message: &[u8], mic: &[u8]) -> Result<(), GssError> {
         self.context.verify(message, mic)
     }
-
-    /// Encrypts (`seal`) or signs a message.
-    ///
-    /// # Errors
-    /// The library's.
-    pub fn wrap(&mut self, message: &[u8], seal: bool) -> Result<Vec<u8>, GssError> {
-        self.context.wrap(message, seal)
-    }
-
-    /// Decrypts or verifies a message of the client. Also returns whether it was encrypted.
-    ///
-    /// # Errors
-    /// The library's.
-    pub fn unwrap(&mut self, wrapped: &[u8]) -> Result<(Vec<u8>, bool), GssError> {
-        self.context.unwrap(wrapped)
-    }
 }
 
 impl fmt::Debug for AcceptorContext {
