@@ -105,7 +105,7 @@ def page(newest: str, cases: list[Case], results: Results, versions: list[str], 
         "for waking its client. Trunkline chooses how to send plain reads of this size ([large-reads.md](large-reads.md)); what signing and\n"
         "sealing add is counted from the same read copied (`send_file = false`), since what they protect has to be copied first.\n"
         + newest + "\n## The installed Samba\n\n" + head + "\n".join(rows) + "\n\n"
-        + "".join(f"* {version}\n" for version in versions) + f"* Machine: {machine}\n"
+        + "".join(f"* {version}\n" for version in versions) + f"* Machine of the last run: {machine}; the others are at the end\n"
         "* Command: `proving/bench/run.py`, which loads with `trunkline load smb://USER@HOST:PORT/SHARE/DIRECTORY --json --server-pid PID --rw KIND --bs SIZE\n"
         "  --iodepth DEPTH --runtime TIME --ramp_time 1 --filesize 256m`, or `--metadata KIND --files NAMES --number-ios COUNT`; below with "
         "`--channels 1,2,4` and\n"
