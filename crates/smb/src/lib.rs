@@ -40,6 +40,7 @@ pub mod time;
 use wire::table;
 
 pub use config::account::{self, AccountConfig};
+pub use config::grantee::Grantee;
 pub use config::kerberos::{KerberosConfig, PrincipalRefusal, PrincipalResolver};
 pub use config::target::{Spn, TargetRule};
 pub use config::{

@@ -2,13 +2,13 @@
 //!
 //! Access rights have the same bits on both sides. `OWNER@` and `GROUP@` are the present owner and group of
 //! the file. An inheritable entry for them is stored as an entry for whoever will own the new file. Users and
-//! groups of the host are written as their numbers, and all others as the text of their SID. A list that was
-//! read can therefore be set again.
+//! groups of a domain are written as `name@domain`, those of the host as their numbers, and all others as the
+//! text of their SID. A list that was read can therefore be set again.
 
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, AclFlags};
 use nfs_wire::xdr::List;
-use share::engine::AccountMapping;
+use share::engine::{AccountKind, AccountMapping};
 use volume::security::{self, Acl, Control, Descriptor, Parts, Rights, Sid, well_known};
 
 /// The most entries of one list.
@@ -164,6 +164,16 @@ fn sid_of(name: &[u8], is_group: bool, accounts: &dyn AccountMapping) -> Result<
     if text.starts_with("S-1-") {
         return text.parse().map_err(|_| NfsStat::BadOwner);
     }
+    // A SID is enough here. The account need not be one of the host.
+    if let Some((name, domain)) = text.rsplit_once('@') {
+        let found = match is_group {
+            true => accounts.group_named(Some(domain), name),
+            false => accounts.account_named(Some(domain), name).map(|(sid, _)| sid),
+        };
+        if let Some(sid) = found {
+            return Ok(sid);
+        }
+    }
     if is_group {
         return Ok(accounts.group_sid(group(name, accounts)?));
     }
@@ -175,7 +185,10 @@ fn sid_of(name: &[u8], is_group: bool, accounts: &dyn AccountMapping) -> Result<
 /// # Errors
 /// NFS4ERR_BADOWNER, NFS4ERR_INVAL for a name that is not UTF-8.
 pub fn user(name: &[u8], accounts: &dyn AccountMapping) -> Result<u32, NfsStat> {
-    numbered(name, |name, domain| accounts.uid_named(name, domain))
+    numbered(name, |name, domain| {
+        let of_domain = || accounts.uid(&accounts.account_named(Some(domain), name)?.0);
+        accounts.uid_named(name, domain).or_else(of_domain)
+    })
 }
 
 /// The group ID for a number or a name.
@@ -183,7 +196,10 @@ pub fn user(name: &[u8], accounts: &dyn AccountMapping) -> Result<u32, NfsStat> 
 /// # Errors
 /// As [`user`].
 pub fn group(name: &[u8], accounts: &dyn AccountMapping) -> Result<u32, NfsStat> {
-    numbered(name, |name, domain| accounts.gid_named(name, domain))
+    numbered(name, |name, domain| {
+        let of_domain = || accounts.gid(&accounts.group_named(Some(domain), name)?);
+        accounts.gid_named(name, domain).or_else(of_domain)
+    })
 }
 
 fn numbered(who: &[u8], named: impl Fn(&str, &str) -> Option<u32>) -> Result<u32, NfsStat> {
@@ -252,6 +268,9 @@ fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn AccountMapping) -> O
         "GROUP@".to_owned()
     } else if let Some(name) = special {
         String::from_utf8_lossy(name).into_owned()
+    } else if let Some((name, is_group)) = name_in_domain(&sid, accounts) {
+        flag.set(AceFlags::IDENTIFIER_GROUP, is_group);
+        name
     } else if let Some(uid) = accounts.uid(&sid) {
         uid.to_string()
     } else if let Some(gid) = accounts.gid(&sid) {
@@ -262,6 +281,13 @@ fn one(ace: &security::Ace, of: &Descriptor, accounts: &dyn AccountMapping) -> O
     };
     let access_mask = AceMask::from_bits_retain((rights.mapped() & Rights::ALL).bits());
     Some(AceView { ace_type, flag, access_mask, who })
+}
+
+/// The form `name@domain` of an account of a domain (RFC 8881 5.9), and whether it is a group.
+fn name_in_domain(sid: &Sid, accounts: &dyn AccountMapping) -> Option<(String, bool)> {
+    let name = accounts.account_name(sid)?;
+    let is_group = matches!(name.kind, AccountKind::Group | AccountKind::Alias);
+    name.principal_form().map(|text| (text, is_group))
 }
 
 /// The flags of the attribute dacl.

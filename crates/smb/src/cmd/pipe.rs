@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use share::engine::AccountKind;
 use smb_wire::create::{self, CreateAction, FileInfo, OplockLevel, ResponseFlags};
 use smb_wire::create_context::Contexts;
 use smb_wire::rpc::{Account, Host, NameUse, Pipe, PipeName, Resolved, ServerFacts, ShareType};
@@ -133,6 +134,26 @@ impl<'a> RpcHost<'a> {
     fn named(&self, name: &str, kind: NameUse) -> Account {
         Account { domain: self.server.config().name.clone(), name: name.to_owned(), kind }
     }
+
+    /// An account of a domain, or a domain itself, which is a name alone or a domain without a name.
+    fn of_domain(&self, domain: Option<&str>, name: &str) -> Option<Resolved> {
+        let accounts = self.server.accounts();
+        let domains = accounts.domains();
+        let known = |text: &str| {
+            domains.iter().find(|one| same_name(&one.name, text) || same_name(&one.dns_name, text))
+        };
+        let whole = match domain {
+            Some(domain) => known(domain).filter(|_| name.is_empty()),
+            None => known(name),
+        };
+        if let Some(one) = whole {
+            let (sid, domain) = (sid_bytes(&one.sid), one.name.clone());
+            return Some(Resolved { sid, domain, kind: NameUse::Domain });
+        }
+        let (sid, kind) = accounts.account_named(domain, name)?;
+        let domain = accounts.account_name(&sid)?.domain;
+        Some(Resolved { sid: sid_bytes(&sid), domain, kind: name_use(kind) })
+    }
 }
 
 fn sid_bytes(sid: &Sid) -> Vec<u8> {
@@ -215,8 +236,15 @@ impl Host for RpcHost<'_> {
             return Some(Account { domain: UNIX_GROUP.to_owned(), name, kind: NameUse::Group });
         }
         let users = self.server.users();
-        let found = users.iter().find(|user| user.identity.sid == sid)?;
-        Some(self.named(&found.identity.name, NameUse::User))
+        if let Some(found) = users.iter().find(|user| user.identity.sid == sid) {
+            return Some(self.named(&found.identity.name, NameUse::User));
+        }
+        let accounts = self.server.accounts();
+        if let Some(domain) = accounts.domains().into_iter().find(|domain| domain.sid == sid) {
+            return Some(Account { domain: domain.name.clone(), name: domain.name, kind: NameUse::Domain });
+        }
+        let found = accounts.account_name(&sid)?;
+        Some(Account { domain: found.domain, name: found.name, kind: name_use(found.kind) })
     }
 
     fn sid_of_account(&self, domain: Option<&str>, name: &str) -> Option<Resolved> {
@@ -237,15 +265,26 @@ impl Host for RpcHost<'_> {
             return Some(Resolved { sid, domain: UNIX_USER.to_owned(), kind: NameUse::User });
         }
         if domain.is_some() && !is(&own) {
-            return None;
+            return self.of_domain(domain, name);
         }
-        match self.server.user(name) {
-            Some(user) => {
-                Some(Resolved { sid: sid_bytes(&user.identity.sid), domain: own, kind: NameUse::User })
-            }
-            // A name that is not a user of the server may be a group of the host, whose files it serves.
-            None => id_of(&host.groups, name).map(group),
-        }
+        let user = self.server.user(name).map(|user| Resolved {
+            sid: sid_bytes(&user.identity.sid),
+            domain: own,
+            kind: NameUse::User,
+        });
+        // A name that is not a user of the server may be a group of the host, whose files it serves.
+        let own = user.or_else(|| id_of(&host.groups, name).map(group));
+        own.or_else(|| if domain.is_none() { self.of_domain(None, name) } else { None })
+    }
+}
+
+/// The type of an account on the wire.
+fn name_use(kind: AccountKind) -> NameUse {
+    match kind {
+        AccountKind::User => NameUse::User,
+        AccountKind::Group => NameUse::Group,
+        AccountKind::Alias => NameUse::Alias,
+        AccountKind::Computer => NameUse::Computer,
     }
 }
 
@@ -272,9 +311,86 @@ mod tests {
     use crate::keys::Protection;
     use auth::SigningAlgorithm;
     use share::ClientKey;
+    use share::engine::{AccountDomain, AccountMapping, AccountName};
     use smb_wire::Guid;
     use smb_wire::negotiate::Dialect;
     use wire::Now;
+
+    /// Two domains with a group and a user.
+    struct Corp;
+
+    const CORP: Sid = Sid::new(5, &[21, 1, 1, 1]);
+    const PARTNER: Sid = Sid::new(5, &[21, 2, 2, 2]);
+
+    impl AccountMapping for Corp {
+        fn account_name(&self, sid: &Sid) -> Option<AccountName> {
+            let (domain, dns, name, kind) = match (sid.rid_in(&CORP), sid.rid_in(&PARTNER)) {
+                (Some(1200), _) => ("CORP", "corp.example", "staff", AccountKind::Group),
+                (_, Some(1104)) => ("PARTNER", "partner.example", "eve", AccountKind::User),
+                _ => return None,
+            };
+            let (domain, name) = (domain.to_owned(), name.to_owned());
+            Some(AccountName { kind, domain, dns_domain: Some(dns.to_owned()), name })
+        }
+        fn account_named(&self, domain: Option<&str>, name: &str) -> Option<(Sid, AccountKind)> {
+            match (domain.map(str::to_lowercase).as_deref(), name) {
+                (None | Some("corp" | "corp.example"), "staff") => {
+                    Some((CORP.child(1200)?, AccountKind::Group))
+                }
+                (Some("partner" | "partner.example"), "eve") => {
+                    Some((PARTNER.child(1104)?, AccountKind::User))
+                }
+                _ => None,
+            }
+        }
+        fn domains(&self) -> Vec<AccountDomain> {
+            [("CORP", "corp.example", CORP), ("PARTNER", "partner.example", PARTNER)]
+                .map(|(name, dns, sid)| AccountDomain { name: name.into(), dns_name: dns.into(), sid })
+                .into()
+        }
+    }
+
+    #[test]
+    fn accounts_of_several_domains_and_the_domains_themselves_have_names() {
+        let config = crate::config::account::tests::server(true, Vec::new());
+        let server = Server::new(crate::ServerConfig { name: "BOX".to_owned(), ..config }, Now::default());
+        server.set_accounts(Arc::new(Corp));
+        let protection =
+            Protection { dialect: Dialect::Smb210, signing: SigningAlgorithm::HmacSha256, cipher: None };
+        let session = server.new_session(Guid::ZERO, ClientKey(1), protection, Now::default());
+        let host = RpcHost { server: &server, session: &session, wall_ns: 0 };
+        let (staff, eve) = (CORP.child(1200).unwrap(), PARTNER.child(1104).unwrap());
+        for (sid, forms, domain, kind) in [
+            (
+                staff,
+                [(None, "staff"), (Some("CORP"), "staff"), (Some("corp.example"), "staff")],
+                "CORP",
+                NameUse::Group,
+            ),
+            (
+                eve,
+                [(Some("partner"), "eve"), (Some("PARTNER"), "eve"), (Some("partner.example"), "eve")],
+                "PARTNER",
+                NameUse::User,
+            ),
+            (
+                PARTNER,
+                [(None, "partner"), (Some("PARTNER"), ""), (None, "partner.example")],
+                "PARTNER",
+                NameUse::Domain,
+            ),
+        ] {
+            for (of, name) in forms {
+                let found = host.sid_of_account(of, name).expect(name);
+                assert_eq!((found.sid, found.domain.as_str(), found.kind), (sid_bytes(&sid), domain, kind));
+            }
+            let back = host.account_of_sid(&sid_bytes(&sid)).unwrap();
+            assert_eq!((back.domain.as_str(), back.kind), (domain, kind));
+        }
+        assert_eq!(host.sid_of_account(Some("BOX"), "staff"), None, "that is no group of this server");
+        assert_eq!(host.sid_of_account(Some("elsewhere"), "staff"), None);
+        assert_eq!(host.account_of_sid(&sid_bytes(&CORP.child(9).unwrap())), None);
+    }
 
     #[test]
     fn groups_and_users_of_the_host_have_names_that_lead_back() {

@@ -323,7 +323,7 @@ impl LogOn<'_, '_> {
         logon: LogonProperties<'_>,
     ) -> Result<SessionSettings, Stop> {
         let (config, user) = (self.connection.server.config().clone(), &identity.name);
-        config.session_settings(self.connection.account.as_ref(), user, logon).map_err(|why| {
+        config.session_settings(self.connection.account.as_ref(), identity, logon).map_err(|why| {
             let peer = self.connection.handle.peer.remote;
             tracing::warn!(%peer, user, "log-on refused: {why}");
             self.tell_refused(setup, user, &why);

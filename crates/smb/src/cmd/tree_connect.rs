@@ -81,7 +81,7 @@ fn connect_disk(
     let authenticated = session.authenticated().ok_or(NtStatus::USER_SESSION_DELETED)?;
     let protection = session.protection;
     let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
-    let access = if by_key { config.full_access() } else { config.access(&authenticated.identity.name) };
+    let access = if by_key { config.full_access() } else { config.access(&authenticated.identity) };
     let maximal = match access {
         Access::None => return Err(denied),
         Access::Read => READ,

@@ -17,6 +17,9 @@ use auth::crypto::Cipher;
 pub use demands::Demands;
 pub use endpoint::{Endpoint, ShareEndpoint};
 
+use share::Identity;
+
+use crate::config::grantee::Grantee;
 use crate::config::{Encryption, ServerConfig, Signing, same_name};
 use crate::keys::Protection;
 use crate::limits::MAX_CHANNELS;
@@ -29,8 +32,8 @@ const CIPHERS: [Cipher; 4] = [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::Aes1
 pub struct AccountConfig {
     /// Its name.
     pub name: String,
-    /// The users of its shares. `*` stands for every user that can log on.
-    pub users: Vec<String>,
+    /// The users and groups of its shares. `*` stands for every user that can log on.
+    pub users: Vec<Grantee>,
     /// Whether a session of its users may have several connections.
     pub multichannel: bool,
     /// The most channels of such a session.
@@ -98,12 +101,12 @@ impl SessionSettings {
 }
 
 impl AccountConfig {
-    fn lists(&self, user: &str) -> bool {
+    fn lists(&self, user: &Identity) -> bool {
         lists(&self.users, user)
     }
 
-    fn admits(&self, user: &str) -> bool {
-        self.lists(user) || self.lists("*")
+    fn admits(&self, user: &Identity) -> bool {
+        self.lists(user) || lists_everyone(&self.users)
     }
 
     /// The demand that a log-on does not meet, if any.
@@ -117,8 +120,12 @@ impl AccountConfig {
     }
 }
 
-fn lists(users: &[String], user: &str) -> bool {
-    users.iter().any(|name| same_name(name, user))
+fn lists(users: &[Grantee], user: &Identity) -> bool {
+    users.iter().any(|one| one.names(user))
+}
+
+fn lists_everyone(users: &[Grantee]) -> bool {
+    users.iter().any(Grantee::is_everyone)
 }
 
 /// The limit on the connections of a session, and its origin.
@@ -208,7 +215,7 @@ impl ServerConfig {
     pub fn session_settings(
         &self,
         hint: Option<&AccountHint>,
-        user: &str,
+        user: &Identity,
         logon: LogonProperties<'_>,
     ) -> Result<SessionSettings, String> {
         let own = self.own_account(hint, user, logon.key_of)?;
@@ -236,7 +243,7 @@ impl ServerConfig {
     fn own_account(
         &self,
         hint: Option<&AccountHint>,
-        user: &str,
+        user: &Identity,
         key_of: Option<&str>,
     ) -> Result<Option<&AccountConfig>, String> {
         let endpoint = hint.and_then(|hint| hint.endpoint.as_ref());
@@ -261,9 +268,9 @@ impl ServerConfig {
 
     /// Whether a session of `user` without an account of its own must sign, and seal. It must if all shares
     /// that it may use demand that.
-    fn demanded_by_all(&self, user: &str, logon: LogonProperties<'_>) -> Result<(bool, bool), String> {
+    fn demanded_by_all(&self, user: &Identity, logon: LogonProperties<'_>) -> Result<(bool, bool), String> {
         let all: Vec<&AccountConfig> = self.accounts.iter().filter(|account| account.admits(user)).collect();
-        if all.is_empty() || lists(&self.free_users, user) || lists(&self.free_users, "*") {
+        if all.is_empty() || lists(&self.free_users, user) || lists_everyone(&self.free_users) {
             return Ok((false, false));
         }
         let unmet: Vec<String> = all.iter().filter_map(|account| account.unmet(logon)).collect();
@@ -312,13 +319,14 @@ impl ServerConfig {
     /// The limit for a session of `user` that is bound to `own`. Without such an account the one with the
     /// user's name counts. Next come the accounts that list the user, then those that are open to all users,
     /// then the server's settings. Among several accounts the widest limit counts.
-    fn channel_rule(&self, own: Option<&AccountConfig>, user: &str) -> ChannelRule {
-        let mut deciding: Vec<&AccountConfig> = own.or_else(|| self.account(user)).into_iter().collect();
+    fn channel_rule(&self, own: Option<&AccountConfig>, user: &Identity) -> ChannelRule {
+        let mut deciding: Vec<&AccountConfig> =
+            own.or_else(|| self.account(&user.name)).into_iter().collect();
         if deciding.is_empty() {
             deciding = self.accounts.iter().filter(|account| account.lists(user)).collect();
         }
         if deciding.is_empty() {
-            deciding = self.accounts.iter().filter(|account| account.lists("*")).collect();
+            deciding = self.accounts.iter().filter(|account| lists_everyone(&account.users)).collect();
         }
         let widest = deciding.iter().filter(|account| account.multichannel);
         let widest = widest.map(|account| account.max_channels).max();
@@ -347,11 +355,15 @@ pub(crate) mod tests {
     fn account(name: &str, users: &[&str], max_channels: Option<usize>) -> AccountConfig {
         AccountConfig {
             name: name.to_owned(),
-            users: users.iter().map(|user| (*user).to_owned()).collect(),
+            users: users.iter().map(|user| Grantee::from(*user)).collect(),
             multichannel: max_channels.is_some(),
             max_channels: max_channels.unwrap_or(32),
             ..AccountConfig::default()
         }
+    }
+
+    fn named_user(name: &str) -> Identity {
+        Identity { name: name.to_owned(), ..crate::config::nobody() }
     }
 
     pub(crate) fn server(multichannel: bool, accounts: Vec<AccountConfig>) -> ServerConfig {
@@ -404,7 +416,7 @@ pub(crate) mod tests {
         );
         let of = |config: &ServerConfig, name: Option<&str>, user: &str| {
             let hint = name.and_then(|name| meant(config, name));
-            config.session_settings(hint.as_ref(), user, by(SMB3)).unwrap().channels
+            config.session_settings(hint.as_ref(), &named_user(user), by(SMB3)).unwrap().channels
         };
         let rule = |name: Option<&str>, user: &str| {
             let rule = of(&config, name, user);
@@ -445,28 +457,33 @@ pub(crate) mod tests {
             true,
             vec![demanding("lab", &["ann", "*"], from_3_0()), demanding("team", &["*"], Demands::default())],
         );
-        config.free_users = vec!["*".to_owned()];
+        config.free_users = vec!["*".into()];
         let key = |protection| LogonProperties { protection, signs: false, key_of: Some("LAB") };
-        let lab = config.session_settings(None, "lab", key(SMB3)).unwrap();
+        let lab = config.session_settings(None, &named_user("lab"), key(SMB3)).unwrap();
         assert_eq!((lab.account.as_deref(), lab.by_key), (Some("lab"), true));
         // Neither the server name from the client nor shares without an account change that.
         assert_eq!(
-            config.session_settings(Some(&named("team")), "lab", key(SMB3)).unwrap().account,
+            config.session_settings(Some(&named("team")), &named_user("lab"), key(SMB3)).unwrap().account,
             lab.account
         );
-        assert!(config.session_settings(None, "lab", key(SMB2)).unwrap_err().contains("demands SMB 3.0"));
+        assert!(
+            config
+                .session_settings(None, &named_user("lab"), key(SMB2))
+                .unwrap_err()
+                .contains("demands SMB 3.0")
+        );
         assert!(config.reach(&lab, Some("lab"), SMB3).is_ok());
         for other in [Some("team"), None] {
             assert!(config.reach(&lab, other, SMB3).is_err(), "{other:?}");
         }
         let here = at("team");
-        let why = config.session_settings(Some(&here), "lab", key(SMB3)).unwrap_err();
+        let why = config.session_settings(Some(&here), &named_user("lab"), key(SMB3)).unwrap_err();
         assert_eq!(why, "the key is of account `lab`, the address of account `team`");
-        assert!(config.session_settings(Some(&at("lab")), "lab", key(SMB3)).is_ok());
+        assert!(config.session_settings(Some(&at("lab")), &named_user("lab"), key(SMB3)).is_ok());
         // This is between the new accounts and the new users of a reload: a key does not open the shares of
         // `*`.
         config.accounts.remove(0);
-        let why = config.session_settings(None, "lab", key(SMB3)).unwrap_err();
+        let why = config.session_settings(None, &named_user("lab"), key(SMB3)).unwrap_err();
         assert_eq!(why, "the key is of account `LAB`, which is not there any more");
     }
 
@@ -476,7 +493,7 @@ pub(crate) mod tests {
         let config = server(true, vec![lab, account("team", &["*"], Some(32))]);
         let channels = |key_of| {
             let logon = LogonProperties { key_of, ..by(SMB3) };
-            config.session_settings(Some(&named("team")), "lab", logon).unwrap().channels
+            config.session_settings(Some(&named("team")), &named_user("lab"), logon).unwrap().channels
         };
         assert_eq!((channels(Some("lab")).most(), channels(None).most()), (1, 32));
     }
@@ -496,7 +513,7 @@ pub(crate) mod tests {
         }
         let hint = meant(&config, "fin.eu");
         assert!(config.offers_multichannel(hint.as_ref()));
-        let ann = config.session_settings(hint.as_ref(), "ann", by(SMB3)).unwrap();
+        let ann = config.session_settings(hint.as_ref(), &named_user("ann"), by(SMB3)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.channels.most()), (Some("fin.eu"), 8));
     }
 
@@ -505,21 +522,24 @@ pub(crate) mod tests {
         let keys_alone = Demands { refuses_passwords: true, ..Demands::default() };
         let mut config = server(true, vec![demanding("Übung", &["østen"], keys_alone)]);
         assert!(
-            config.session_settings(None, "Østen", by(SMB3)).unwrap_err().contains("accepts only its keys")
+            config
+                .session_settings(None, &named_user("Østen"), by(SMB3))
+                .unwrap_err()
+                .contains("accepts only its keys")
         );
-        config.free_users = vec!["ØSTEN".to_owned()];
-        let free = config.session_settings(None, "Østen", by(SMB3)).unwrap();
+        config.free_users = vec!["ØSTEN".into()];
+        let free = config.session_settings(None, &named_user("Østen"), by(SMB3)).unwrap();
         let why = config.reach(&free, Some("übung"), SMB3).unwrap_err();
         assert_eq!(why, "account `Übung` accepts only its keys, not a user's password");
         let key = LogonProperties { key_of: Some("übung"), ..by(SMB3) };
-        let own = config.session_settings(None, "übung", key).unwrap();
+        let own = config.session_settings(None, &named_user("übung"), key).unwrap();
         assert!(config.reach(&own, Some("ÜBUNG"), SMB3).is_ok());
     }
 
     #[test]
     fn a_share_of_an_account_that_is_not_there_is_out_of_reach() {
         let config = server(true, Vec::new());
-        let ann = config.session_settings(None, "ann", by(SMB3)).unwrap();
+        let ann = config.session_settings(None, &named_user("ann"), by(SMB3)).unwrap();
         let why = config.reach(&ann, Some("old"), SMB3).unwrap_err();
         assert_eq!(why, "the share is of account `old`, which is not there any more");
         assert_eq!(config.reach(&ann, None, SMB3), Ok(Demands::default()));
@@ -532,12 +552,12 @@ pub(crate) mod tests {
         let none = one(Demands { refuses_keys: true, ..Demands::default() });
         let key = LogonProperties { key_of: Some("lab"), ..by(SMB3) };
         assert!(
-            keys_alone.session_settings(None, "lab", key).is_ok()
-                && none.session_settings(None, "ann", by(SMB3)).is_ok()
+            keys_alone.session_settings(None, &named_user("lab"), key).is_ok()
+                && none.session_settings(None, &named_user("ann"), by(SMB3)).is_ok()
         );
-        let why = keys_alone.session_settings(None, "ann", by(SMB3)).unwrap_err();
+        let why = keys_alone.session_settings(None, &named_user("ann"), by(SMB3)).unwrap_err();
         assert_eq!(why, "account `lab` accepts only its keys, not a user's password");
-        let why = none.session_settings(None, "lab", key).unwrap_err();
+        let why = none.session_settings(None, &named_user("lab"), key).unwrap_err();
         assert_eq!(why, "account `lab` takes no keys");
     }
 
@@ -564,7 +584,7 @@ pub(crate) mod tests {
         let mut config =
             server(true, vec![demanding("new", &["ann", "bob"], from_3_0()), account("old", &["bob"], None)]);
         let session_settings =
-            |config: &ServerConfig, user: &str| config.session_settings(None, user, by(SMB2));
+            |config: &ServerConfig, user: &str| config.session_settings(None, &named_user(user), by(SMB2));
         let why = session_settings(&config, "ANN").unwrap_err();
         assert_eq!(why, "account `new` demands SMB 3.0 or later, and this connection speaks SMB 2.1");
         let bob = session_settings(&config, "bob").unwrap();
@@ -574,10 +594,10 @@ pub(crate) mod tests {
         assert!(config.reach(&bob, Some("NEW"), SMB2).unwrap_err().contains("demands SMB 3.0"));
         assert!(config.reach(&bob, None, SMB2).is_ok() && config.reach(&bob, Some("new"), SMB3).is_ok());
         assert!(
-            config.session_settings(None, "ann", by(SMB3)).is_ok()
+            config.session_settings(None, &named_user("ann"), by(SMB3)).is_ok()
                 && session_settings(&config, "zoe").is_ok()
         );
-        config.free_users = vec!["*".to_owned()];
+        config.free_users = vec!["*".into()];
         assert!(session_settings(&config, "ann").is_ok(), "there are shares of no account");
     }
 
@@ -588,21 +608,21 @@ pub(crate) mod tests {
         let config = server(true, vec![new, account("old", &["ann", "bob"], None)]);
         let hint = |text: &str| config.account_at(text.parse().unwrap());
         assert_eq!((hint("::ffff:192.0.2.9"), hint("192.0.2.1")), (Some(at("new")), None));
-        let ann = config.session_settings(Some(&named("old")), "ann", by(SMB2)).unwrap();
+        let ann = config.session_settings(Some(&named("old")), &named_user("ann"), by(SMB2)).unwrap();
         assert_eq!((ann.account.as_deref(), ann.endpoint.clone()), (Some("old"), None));
         assert_eq!(
             config.reach(&ann, Some("new"), SMB3).unwrap_err(),
             "the share is of account `new`, the session of account `old`"
         );
         assert!(config.reach(&ann, Some("OLD"), SMB3).is_ok() && config.reach(&ann, None, SMB3).is_ok());
-        assert!(config.session_settings(Some(&named("new")), "ann", by(SMB2)).is_err());
+        assert!(config.session_settings(Some(&named("new")), &named_user("ann"), by(SMB2)).is_err());
         // Bob may not use the account of that name. An address decides for every user.
-        let bob = config.session_settings(Some(&named("new")), "bob", by(SMB3)).unwrap();
+        let bob = config.session_settings(Some(&named("new")), &named_user("bob"), by(SMB3)).unwrap();
         assert_eq!(bob.account, None);
         let here = at("new");
-        let bob = config.session_settings(Some(&here), "bob", by(SMB3)).unwrap();
+        let bob = config.session_settings(Some(&here), &named_user("bob"), by(SMB3)).unwrap();
         assert_eq!((bob.account.as_deref(), bob.endpoint), (Some("new"), here.endpoint.clone()));
-        assert!(config.session_settings(Some(&here), "bob", by(SMB2)).is_err());
+        assert!(config.session_settings(Some(&here), &named_user("bob"), by(SMB2)).is_err());
     }
 
     #[test]
@@ -620,21 +640,24 @@ pub(crate) mod tests {
         assert_eq!(hint("192.0.2.3"), None);
         // The session is bound to the account and to the one share, for any user.
         assert!(
-            config.session_settings(docs.as_ref(), "bob", by(SMB2)).unwrap_err().contains("demands SMB 3.0")
+            config
+                .session_settings(docs.as_ref(), &named_user("bob"), by(SMB2))
+                .unwrap_err()
+                .contains("demands SMB 3.0")
         );
-        let bob = config.session_settings(docs.as_ref(), "bob", by(SMB3)).unwrap();
+        let bob = config.session_settings(docs.as_ref(), &named_user("bob"), by(SMB3)).unwrap();
         assert_eq!((bob.account.as_deref(), bob.refusal_for_share("DOCS")), (Some("new"), None));
         let why = bob.refusal_for_share("more").unwrap();
         assert_eq!(why, "the session came to an address of share `Docs`, where there is no other");
         // A share without an account is open to sessions that meet no account's demands, and closed to keys.
-        let ann = config.session_settings(free.as_ref(), "ann", by(SMB2)).unwrap();
+        let ann = config.session_settings(free.as_ref(), &named_user("ann"), by(SMB2)).unwrap();
         assert_eq!((ann.account, ann.signs, ann.seals), (None, false, false));
         let key = LogonProperties { key_of: Some("old"), ..by(SMB3) };
         for (hint, wanted) in [
             (&docs, "the key is of account `old`, the address of account `new`"),
             (&free, "the key is of account `old`, the address of share `free`, which is of no account"),
         ] {
-            assert_eq!(config.session_settings(hint.as_ref(), "old", key).unwrap_err(), wanted);
+            assert_eq!(config.session_settings(hint.as_ref(), &named_user("old"), key).unwrap_err(), wanted);
         }
         let is_one =
             |one: &str, other: &str| config.is_one_endpoint(one.parse().unwrap(), other.parse().unwrap());
@@ -691,7 +714,7 @@ pub(crate) mod tests {
             ],
         );
         let of = |user: &str| {
-            config.session_settings(None, user, by(SMB3)).map(|it| (it.signs, it.seals)).unwrap()
+            config.session_settings(None, &named_user(user), by(SMB3)).map(|it| (it.signs, it.seals)).unwrap()
         };
         assert_eq!((of("ann"), of("bob"), of("zoe")), ((true, true), (false, true), (false, false)));
     }

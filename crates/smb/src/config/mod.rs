@@ -1,7 +1,9 @@
 //! The settings of the server, as plain values. The command line reads the files and reports where each
 //! value came from.
 
+pub mod access;
 pub mod account;
+pub mod grantee;
 pub mod kerberos;
 pub mod target;
 
@@ -14,8 +16,12 @@ use volume::Name;
 use volume::security::{Sid, well_known};
 
 use account::{AccountConfig, ShareEndpoint};
+use grantee::Grantee;
 use kerberos::KerberosConfig;
 use target::TargetRule;
+
+pub use access::Access;
+pub(crate) use access::same_name;
 
 /// The rule for signed messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -37,19 +43,6 @@ pub enum Encryption {
     Enabled,
     /// Messages are always sealed. Clients that cannot do so are refused.
     Required,
-}
-
-/// The access of a user to a share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
-    /// No access.
-    None,
-    /// Read and execute.
-    Read,
-    /// Also write and delete.
-    Write,
-    /// Also change descriptors and owners.
-    Full,
 }
 
 /// The server as a whole.
@@ -89,7 +82,7 @@ pub struct ServerConfig {
     /// Groups of users and shares with their own limits and demands on sessions.
     pub accounts: Vec<AccountConfig>,
     /// The users of shares without an account. `*` stands for every user that can log on.
-    pub free_users: Vec<String>,
+    pub free_users: Vec<Grantee>,
     /// Shares with addresses of their own.
     pub share_endpoints: Vec<ShareEndpoint>,
     /// The rule that checks a log-on against the names of this server.
@@ -158,8 +151,8 @@ pub struct ShareConfig {
     pub engine: Arc<Share>,
     /// Whether all access to it is read-only.
     pub read_only: bool,
-    /// The access of each user. `None` gives write access to every user.
-    pub users: Option<Vec<(String, Access)>>,
+    /// The access of users and groups. `None` gives write access to every user.
+    pub users: Option<Vec<(Grantee, Access)>>,
     /// The rule for sealed messages on this share.
     pub encryption: Encryption,
     /// The rule comes from the server or the account, not from the share itself (MS-SMB2 3.3.1.6
@@ -198,15 +191,12 @@ impl ServerConfig {
 }
 
 impl ShareConfig {
-    /// The access of `user` to this share.
+    /// The access of `user` to this share: the most that the user, the user's groups and everyone have.
     #[must_use]
-    pub fn access(&self, user: &str) -> Access {
+    pub fn access(&self, user: &Identity) -> Access {
         let given = match &self.users {
             None => Access::Full,
-            Some(users) => {
-                let found = users.iter().filter(|(name, _)| same_name(name, user) || name == "*");
-                found.map(|&(_, access)| access).max().unwrap_or(Access::None)
-            }
+            Some(users) => grantee::access_of(users, user),
         };
         given.min(self.full_access())
     }
@@ -228,12 +218,6 @@ impl std::fmt::Debug for ShareConfig {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ShareConfig").field("name", &self.name).finish_non_exhaustive()
     }
-}
-
-/// Whether two names of users or shares are the same, ignoring case.
-pub(crate) fn same_name(one: &str, other: &str) -> bool {
-    let is_ascii = one.is_ascii() && other.is_ascii();
-    one.eq_ignore_ascii_case(other) || !is_ascii && one.to_lowercase() == other.to_lowercase()
 }
 
 /// The identity of an anonymous log-on. It has no access to any share.

@@ -316,7 +316,9 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
         .map(|user| user.name.value.as_str())
         .chain(stored.iter().map(String::as_str))
         .collect();
-    for (user, access) in share.users.iter().filter(|(user, _)| *user != "*") {
+    // Whether a group exists, or an account of a domain, is known only when the settings are applied.
+    let is_local = |user: &str| user != "*" && !smb::Grantee::from(user).needs_sid();
+    for (user, access) in share.users.iter().filter(|(user, _)| is_local(user)) {
         if known.iter().any(|known| known.to_lowercase() == *user) {
             continue;
         }

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 
 use super::document::{DocumentValue, ValueError};
 use super::setting::Setting;
-use super::values::{Access, Choice, choose, user_of_share};
+use super::values::{Access, Choice, choose, grantee_name};
 
 /// The type of a value, for its readers and for its description.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,7 +234,7 @@ impl<T, F: Format<T>> Format<Vec<T>> for ListFormat<F> {
     }
 }
 
-/// The access of each user, by name in lower case. `*` stands for all users who can log on.
+/// The access of each user and group, by name in lower case. `*` stands for all users who can log on.
 pub type Users = BTreeMap<String, Setting<Access>>;
 
 /// A table of users with their access.
@@ -259,7 +259,7 @@ impl Format<Users> for AccessList {
         for (name, access) in chosen {
             let name: &str = name.get_ref();
             if name != "*" {
-                user_of_share(name).map_err(wrong)?;
+                grantee_name(name).map_err(wrong)?;
             }
             if users.insert(name.to_lowercase(), access).is_some() {
                 return Err(wrong(format!("`{name}` occurs twice")));

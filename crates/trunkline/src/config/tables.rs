@@ -311,7 +311,7 @@ settings! {
         kind: AccountKind { OneOf, live, or AccountKind::Unlimited }
         /// Formula that derives limits from the sizes of shares.
         formula: Formula { OneOf, live, unset "`v1` for premium, `large` for standard" }
-        /// Users who may use the shares. `*` stands for all users who can log on.
+        /// Users and groups who may use the shares. `*` is every user who can log on, `@NAME` a group.
         users: Users { AccessList, live, entries }
         /// Encryption that the shares require. Sessions without it are refused.
         encryption: Encryption { OneOf, live, unset "from `[server]`" }
@@ -356,7 +356,7 @@ settings! {
         comment: String { Text(values::comment), live, or String::new() }
         /// Whether clients cannot change anything, whatever `users` allows.
         read_only: bool { Flag, live, or false }
-        /// Users who may use the share. `*` stands for all users who can log on.
+        /// Users and groups who may use the share. `*` is every user who can log on, `@NAME` a group.
         users: Users { AccessList, live, entries from account }
         /// Encryption on the wire. A requirement of the account applies too.
         encryption: Encryption { OneOf, live, from account or server }

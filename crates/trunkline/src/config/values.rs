@@ -455,15 +455,20 @@ pub fn user_name(name: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that `name` is valid for a user of this server, or is `DOMAIN\name` for a user of a domain.
+/// Checks that `name` is valid for a user or a group in a list of users: `ann`, `@staff`, `CORP\\bob`,
+/// `bob@corp.example`, `@CORP\\staff` or `@staff@corp.example`.
 ///
 /// # Errors
 /// The reason why it is not.
-pub fn user_of_share(name: &str) -> Result<(), String> {
-    match name.split_once('\\') {
-        Some((domain, name)) => netbios(domain).and_then(|_| user_name(name)),
-        None => user_name(name),
+pub fn grantee_name(name: &str) -> Result<(), String> {
+    let (_, domain, account) = smb::config::grantee::parts(name);
+    user_name(account)?;
+    let Some(domain) = domain else { return Ok(()) };
+    let is_fine = |c: char| c.is_alphanumeric() || c == '-' || c == '.' || c == '_';
+    if (1..=255).contains(&domain.len()) && domain.chars().all(is_fine) {
+        return Ok(());
     }
+    Err(format!("`{domain}` in `{name}` is not the name of a domain; write DOMAIN\\\\user or user@realm"))
 }
 
 /// Parses the name of a user and keeps its spelling.
@@ -523,12 +528,24 @@ mod tests {
             assert!(share_name(bad).is_err(), "{bad:?}");
         }
         assert!(user_name("ann").is_ok());
-        assert!(user_of_share("ann").is_ok() && user_of_share("CORP\\ann").is_ok());
+        assert!(grantee_name("ann").is_ok() && grantee_name("CORP\\ann").is_ok());
         for bad in ["\\ann", "CORP\\", "CORP\\a\\b", "a/b\\ann"] {
-            assert!(user_of_share(bad).is_err(), "{bad:?}");
+            assert!(grantee_name(bad).is_err(), "{bad:?}");
         }
         for bad in ["", "a\\b", "Guest", "anonymous", "a@b", "*"] {
             assert!(user_name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn groups_and_accounts_of_domains_can_be_named_in_lists() {
+        for fine in
+            ["ann", "@staff", "CORP\\bob", "bob@corp.example", "@CORP\\domain users", "@staff@corp.example"]
+        {
+            assert_eq!(grantee_name(fine), Ok(()), "{fine}");
+        }
+        for bad in ["", "@", "@@", "a\\b\\c", "\\bob", "CORP\\", "CO RP\\bob", "guest", "a@", "a*"] {
+            assert!(grantee_name(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -187,7 +187,11 @@ fn example<'p>(shares: impl Iterator<Item = &'p Share> + Clone, user: Option<&st
 /// The commands to mount one share. Those of the other shares differ only in the name.
 fn mounts(plan: &ServePlan, bound: &BoundListeners, user: Option<&str>, out: &mut String) {
     let Some(share) = example(plan.config.shares.values(), user) else { return };
-    let named = share.users.keys().find(|user| *user != "*").map(|user| as_written(plan, user));
+    let named = share
+        .users
+        .keys()
+        .find(|user| *user != "*" && !smb::Grantee::from(user.as_str()).needs_sid())
+        .map(|user| as_written(plan, user));
     let admitted =
         user.filter(|user| share.users.contains_key("*") || share.users.contains_key(&user.to_lowercase()));
     let mut users = plan.principals.iter().filter(|principal| principal.key_of.is_none());

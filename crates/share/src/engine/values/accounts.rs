@@ -97,6 +97,12 @@ pub trait AccountMapping: Send + Sync {
     fn account_named(&self, _domain: Option<&str>, _name: &str) -> Option<(Sid, AccountKind)> {
         None
     }
+    /// The group with a name. The domain is a NetBIOS or a DNS name; none stands for the groups of the host,
+    /// then those of the server's domain. Names are compared without regard to case.
+    fn group_named(&self, domain: Option<&str>, name: &str) -> Option<Sid> {
+        let (sid, kind) = self.account_named(domain, name)?;
+        matches!(kind, AccountKind::Group | AccountKind::Alias).then_some(sid)
+    }
     /// The domains of other machines whose accounts the server knows: its own domain first, then trusted
     /// ones.
     fn domains(&self) -> Vec<AccountDomain> {

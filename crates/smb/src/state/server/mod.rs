@@ -11,6 +11,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, RwLock};
 use share::counts::Counts;
+use share::engine::{AccountMapping, NoAccounts};
 use share::{AuditedOperation, Auditor, Cause, ClientKey, Identity, LossListener};
 use smb_wire::{FileId, Guid, NtStatus};
 use wire::{Now, Shrink};
@@ -37,6 +38,7 @@ pub struct Server {
     shares: ArcSwap<HashMap<String, Arc<ShareConfig>>>,
     interfaces: ArcSwap<Vec<NetworkAddress>>,
     host_names: ArcSwap<HostNames>,
+    accounts: ArcSwap<Arc<dyn AccountMapping>>,
     /// When the server was started.
     pub started: Now,
     /// Counts of transactions that belong to no share.
@@ -77,6 +79,7 @@ impl Server {
             shares: ArcSwap::default(),
             interfaces: ArcSwap::default(),
             host_names: ArcSwap::default(),
+            accounts: ArcSwap::from_pointee(Arc::new(NoAccounts) as Arc<dyn AccountMapping>),
             started: now,
             counts: Counts::new(&FAMILY),
             sessions: RwLock::default(),
@@ -139,6 +142,16 @@ impl Server {
     /// The users and groups of the host.
     pub fn host_names(&self) -> Arc<HostNames> {
         self.host_names.load_full()
+    }
+
+    /// Sets the mapping that knows the names of accounts of domains.
+    pub fn set_accounts(&self, accounts: Arc<dyn AccountMapping>) {
+        self.accounts.store(Arc::new(accounts));
+    }
+
+    /// The names and SIDs of accounts of domains.
+    pub fn accounts(&self) -> Arc<dyn AccountMapping> {
+        Arc::clone(&**self.accounts.load())
     }
 
     /// Sets the shares that clients may connect. Connected trees go on.

@@ -3,31 +3,33 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use smb::AccountConfig;
+use share::engine::AccountMapping;
 use smb::account::{Demands, ShareEndpoint};
+use smb::{AccountConfig, Grantee};
 
 use crate::config::{Account, Authentication, Config, Setting, Share};
 
 /// The accounts in the form of the SMB server.
-pub fn of(config: &Config) -> Vec<AccountConfig> {
-    config.accounts.values().map(|account| one(config, account)).collect()
+pub fn of(config: &Config, accounts: &Arc<dyn AccountMapping>) -> Vec<AccountConfig> {
+    config.accounts.values().map(|account| one(config, account, accounts)).collect()
 }
 
 /// Copies the settings about channels, which a reload may change, to a running server.
-pub fn apply(config: &Config, settings: &mut smb::ServerConfig) {
+pub fn apply(config: &Config, accounts: &Arc<dyn AccountMapping>, settings: &mut smb::ServerConfig) {
     settings.multichannel = config.server.multichannel.value;
     settings.max_channels = channels(&config.server.max_channels);
-    settings.accounts = of(config);
-    settings.free_users = free_users(config);
+    settings.accounts = of(config, accounts);
+    settings.free_users = free_users(config, accounts);
     settings.share_endpoints = share_endpoints(config);
 }
 
-/// The users of shares that belong to no account.
-pub fn free_users(config: &Config) -> Vec<String> {
+/// The users and groups of shares that belong to no account.
+pub fn free_users(config: &Config, accounts: &Arc<dyn AccountMapping>) -> Vec<Grantee> {
     let free = config.shares.values().filter(|share| share.account.is_none());
     let users: BTreeSet<&String> = free.flat_map(|share| share.users.keys()).collect();
-    users.into_iter().cloned().collect()
+    users.into_iter().map(|user| Grantee::new(user, Arc::clone(accounts))).collect()
 }
 
 /// The shares that have their own addresses.
@@ -51,7 +53,7 @@ pub fn channels(setting: &Setting<u64>) -> usize {
     usize::try_from(setting.value).unwrap_or(smb::limits::MAX_CHANNELS)
 }
 
-fn one(config: &Config, account: &Account) -> AccountConfig {
+fn one(config: &Config, account: &Account, accounts: &Arc<dyn AccountMapping>) -> AccountConfig {
     let name = account.name.value.to_lowercase();
     let shares = config.shares.values();
     let of_it =
@@ -61,7 +63,7 @@ fn one(config: &Config, account: &Account) -> AccountConfig {
         account.users.keys().chain(of_it.flat_map(|share| share.users.keys())).collect();
     AccountConfig {
         name: account.name.value.clone(),
-        users: users.into_iter().cloned().collect(),
+        users: users.into_iter().map(|user| Grantee::new(user, Arc::clone(accounts))).collect(),
         multichannel: account.multichannel.value,
         max_channels: channels(&account.max_channels),
         demands: demands(account),
@@ -101,8 +103,9 @@ mod tests {
             Path::new("/"),
         )
         .unwrap();
-        let told = of(&config);
-        let users = vec!["ann".to_owned(), "bob".to_owned()];
+        let none: Arc<dyn AccountMapping> = Arc::new(share::engine::NoAccounts);
+        let told = of(&config, &none);
+        let users = vec!["ann".into(), "bob".into()];
         let demands = Demands {
             min_dialect: Some(smb_wire::negotiate::Dialect::Smb300),
             encryption: Some(smb::Encryption::Required),
@@ -115,7 +118,7 @@ mod tests {
         let name = "Team".to_owned();
         let wanted = AccountConfig { name, users, multichannel: true, max_channels: 8, demands, endpoint };
         assert_eq!(told, [wanted]);
-        assert_eq!(free_users(&config), ["eve"]);
+        assert_eq!(free_users(&config, &none), [Grantee::from("eve")]);
         let (share, account) = ("a".to_owned(), Some("team".to_owned()));
         let addresses = vec!["10.0.0.3".parse().unwrap()];
         assert_eq!(share_endpoints(&config), [ShareEndpoint { share, account, addresses }]);

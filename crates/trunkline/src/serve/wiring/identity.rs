@@ -8,6 +8,7 @@ use share::engine::AccountMapping;
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
+use super::super::plan::ServePlan;
 use super::domain_users::DomainIds;
 use crate::host;
 use crate::principals::LogonPrincipal;
@@ -30,6 +31,8 @@ pub struct IdentityMap {
     domains: Vec<String>,
     /// The ids of the joined domain.
     domain_ids: Option<DomainIds>,
+    /// The host's groups with their numbers.
+    host_groups: Vec<(String, u32)>,
 }
 
 impl IdentityMap {
@@ -76,7 +79,8 @@ impl IdentityMap {
             _ => None,
         });
         let domains = domains.iter().map(|domain| domain.to_lowercase()).collect();
-        Ok(IdentityMap { users, by_uid: by_uid.collect(), by_sid, names, by_name, domains, domain_ids: None })
+        let (by_uid, host_groups) = (by_uid.collect(), Vec::new());
+        Ok(IdentityMap { users, by_uid, by_sid, names, by_name, domains, host_groups, domain_ids: None })
     }
 
     /// Adds the users and groups of the joined domain.
@@ -98,10 +102,43 @@ impl IdentityMap {
         self.domain_ids.as_ref()?.id(sid)
     }
 
+    /// The map with the groups of the host, which settings may name.
+    pub fn with_host_groups(self, host_groups: Vec<(String, u32)>) -> IdentityMap {
+        IdentityMap { host_groups, ..self }
+    }
+
+    /// The number of a group of the host. The settings are in lower case, so an exact match goes first.
+    fn host_group(&self, name: &str) -> Option<u32> {
+        let exact = self.host_groups.iter().find(|(known, _)| known == name);
+        let folded =
+            || self.host_groups.iter().find(|(known, _)| known.to_lowercase() == name.to_lowercase());
+        exact.or_else(folded).map(|(_, gid)| *gid)
+    }
+
+    fn is_own_domain(&self, domain: &str) -> bool {
+        self.domains.iter().any(|own| *own == domain.to_lowercase())
+    }
+
     /// The users in the form of the log-on.
     pub fn users(&self) -> Vec<smb::UserConfig> {
         self.users.clone()
     }
+}
+
+/// The identities of a plan, the ids of the joined domain or the reason for having none, and the names of the
+/// host.
+///
+/// # Errors
+/// One line that names the user.
+pub fn of_plan(
+    plan: &ServePlan,
+) -> Result<(Arc<IdentityMap>, Result<DomainIds, String>, smb::HostNames), String> {
+    let host = host::UserDatabase::read();
+    let (domain_ids, names) = (DomainIds::of(&plan.config.domain, &plan.principals, &host), host.names());
+    let workgroup = &plan.config.server.workgroup.value;
+    let map = IdentityMap::new(&plan.principals, &plan.identity, &[workgroup])?;
+    let map = map.with_domain(domain_ids.clone().ok()).with_host_groups(names.groups.clone());
+    Ok((Arc::new(map), domain_ids, names))
 }
 
 impl AccountMapping for IdentityMap {
@@ -127,8 +164,16 @@ impl AccountMapping for IdentityMap {
     }
 
     fn uid_named(&self, name: &str, domain: &str) -> Option<u32> {
-        let is_ours = self.domains.iter().any(|own| *own == domain.to_lowercase());
-        self.by_name.get(&name.to_lowercase()).copied().filter(|_| is_ours)
+        self.by_name.get(&name.to_lowercase()).copied().filter(|_| self.is_own_domain(domain))
+    }
+
+    fn gid_named(&self, name: &str, domain: &str) -> Option<u32> {
+        self.host_group(name).filter(|_| self.is_own_domain(domain))
+    }
+
+    fn group_named(&self, domain: Option<&str>, name: &str) -> Option<Sid> {
+        let is_ours = domain.is_none_or(|domain| self.is_own_domain(domain));
+        self.host_group(name).filter(|_| is_ours).map(|gid| self.group_sid(gid))
     }
 }
 
@@ -223,6 +268,27 @@ mod tests {
         let session = |uid| Identity { sid: bob, uid, ..smb::nobody() };
         assert!(map.is_domain_user(&session(5500)) && !without.is_domain_user(&session(5500)));
         assert!(!map.is_domain_user(&session(5501)));
+    }
+
+    #[test]
+    fn groups_of_the_host_are_known_by_name_to_settings_and_to_nfs() {
+        let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
+        let groups = [("Staff", 6), ("staff", 7), ("Wheel", 8)].map(|(name, gid)| (name.to_owned(), gid));
+        let accounts = IdentityMap::new(&[principal("ann", 1000, 1000)], &server, &["Office"]).unwrap();
+        let accounts = Arc::new(accounts.with_host_groups(groups.into()));
+        assert_eq!(accounts.group_named(None, "staff"), Some(Sid::unix_group(7)), "the exact name");
+        assert_eq!(accounts.group_named(Some("office"), "wheel"), Some(Sid::unix_group(8)));
+        assert_eq!(
+            (accounts.gid_named("staff", "OFFICE"), accounts.gid_named("staff", "x")),
+            (Some(7), None)
+        );
+        assert_eq!(
+            (accounts.group_named(None, "none"), accounts.group_named(Some("x"), "staff")),
+            (None, None)
+        );
+        let ann = accounts.users()[0].identity.clone();
+        let named = |name| smb::Grantee::new(name, Arc::<IdentityMap>::clone(&accounts)).names(&ann);
+        assert_eq!(["@staff", "@wheel", "@none", "ann"].map(named), [true, false, false, true]);
     }
 
     #[test]

@@ -245,11 +245,7 @@ impl FileServer for AssembledServer {
     }
 
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
-        let domain_ids =
-            DomainIds::of(&plan.config.domain, &plan.principals, &crate::host::UserDatabase::read());
-        let workgroup = &plan.config.server.workgroup.value;
-        let principals = IdentityMap::new(&plan.principals, &plan.identity, &[workgroup])?;
-        let principals = Arc::new(principals.with_domain(domain_ids.clone().ok()));
+        let (principals, domain_ids, names) = identity::of_plan(plan)?;
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
@@ -281,7 +277,11 @@ impl FileServer for AssembledServer {
             warn_if_opens_need_restart(share, &served.engine);
             let export = exports::export(share, &path, &served.engine, &self.state)?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
-            shares.push((share_config(share, &path, &served.engine), Arc::clone(&served.engine), config));
+            shares.push((
+                share_config(share, &path, &served.engine, &principals),
+                Arc::clone(&served.engine),
+                config,
+            ));
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
@@ -301,7 +301,7 @@ impl FileServer for AssembledServer {
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
-        self.configure(plan, &users, domain_ids);
+        self.configure(plan, &principals, domain_ids, names);
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
         self.server.set_users(users);
@@ -402,16 +402,25 @@ impl AssembledServer {
     }
 
     /// Applies the settings of the server as a whole.
-    fn configure(&self, plan: &ServePlan, users: &[smb::UserConfig], domain_ids: Result<DomainIds, String>) {
+    fn configure(
+        &self,
+        plan: &ServePlan,
+        principals: &Arc<IdentityMap>,
+        domain_ids: Result<DomainIds, String>,
+        names: smb::HostNames,
+    ) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
-        accounts::apply(&plan.config, &mut settings);
-        let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, users);
-        settings.kerberos = kerberos::configure(&plan.config, users, domain_users);
+        let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<IdentityMap>::clone(principals);
+        accounts::apply(&plan.config, &accounts, &mut settings);
+        let users = principals.users();
+        let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
+        settings.kerberos = kerberos::configure(&plan.config, &users, domain_users);
         names::set_machine_accounts(&mut settings.target, &plan.config.domain);
         settings.ntlm = plan.config.domain.ntlm.value != Ntlm::Off;
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
-        self.server.set_host_names(crate::host::UserDatabase::read().names());
+        self.server.set_host_names(names);
+        self.server.set_accounts(accounts);
     }
 
     fn open(
@@ -649,8 +658,9 @@ fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> 
         max_credits: server.testing.max_credits.value,
         multichannel: server.multichannel.value,
         max_channels: accounts::channels(&server.max_channels),
-        accounts: accounts::of(&plan.config),
-        free_users: accounts::free_users(&plan.config),
+        // The plan is applied before anyone can log on. Only then there are accounts to look names up in.
+        accounts: Vec::new(),
+        free_users: Vec::new(),
         share_endpoints: accounts::share_endpoints(&plan.config),
         target: names::target_rule(server),
         // They come with the users, when the plan is applied.
@@ -696,8 +706,18 @@ fn engine_config(
     }
 }
 
-fn share_config(share: &Share, path: &Path, engine: &Arc<share::Share>) -> smb::ShareConfig {
-    let users = share.users.iter().map(|(user, granted)| (user.clone(), granted.value));
+fn share_config(
+    share: &Share,
+    path: &Path,
+    engine: &Arc<share::Share>,
+    principals: &Arc<IdentityMap>,
+) -> smb::ShareConfig {
+    let users = share.users.iter().map(|(user, granted)| {
+        let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<IdentityMap>::clone(principals);
+        (smb::Grantee::new(user, accounts), granted.value)
+    });
+    let users: Vec<_> = users.collect();
+    warn_of_unknown_groups(&share.name.value, &users);
     smb::ShareConfig {
         name: share.name.value.clone(),
         homes: HomeDirectories::of(share, path),
@@ -705,7 +725,7 @@ fn share_config(share: &Share, path: &Path, engine: &Arc<share::Share>) -> smb::
         comment: share.comment.value.clone(),
         engine: Arc::clone(engine),
         read_only: share.read_only.value,
-        users: Some(users.collect()),
+        users: Some(users),
         encryption: share.encryption.value,
         inherits_encryption: matches!(share.encryption.origin, Origin::Inherited(_)),
         signing: share.signing.value,
@@ -714,6 +734,28 @@ fn share_config(share: &Share, path: &Path, engine: &Arc<share::Share>) -> smb::
         hide_unreadable: share.hide_unreadable.value,
         hidden: share.name.value.ends_with('$'),
         continuously_available: engine.keeps_opens() && share.continuously_available.value,
+    }
+}
+
+/// Logs a warning for each group or account of a domain that is unknown now and so has no access.
+fn warn_of_unknown_groups(share: &str, users: &[(smb::Grantee, smb::Access)]) {
+    for (grantee, _) in users.iter().filter(|(one, _)| one.needs_sid() && one.sid().is_none()) {
+        let (name, (is_group, domain, _)) = (grantee.name(), smb::config::grantee::parts(grantee.name()));
+        if is_group && domain.is_none() {
+            tracing::warn!(
+                share,
+                name,
+                "`users` names a group that the host does not know, and it has no \
+                                         access; run `getent group`, and reload once the group is there"
+            );
+        } else {
+            tracing::warn!(
+                share,
+                name,
+                "`users` names an account of a domain that the server does not know, \
+                                         and it has no access until it is known"
+            );
+        }
     }
 }
 
