@@ -55,7 +55,7 @@ use admin::open_files::ClosedState;
 use admin::status::Transport;
 use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
-use share::engine::Descriptors;
+use share::engine::{AccountMapping, Descriptors};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
 use volume::security::Sid;
@@ -410,7 +410,7 @@ impl AssembledServer {
         names: smb::HostNames,
     ) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
-        let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<IdentityMap>::clone(principals);
+        let accounts: Arc<dyn AccountMapping> = Arc::<IdentityMap>::clone(principals);
         accounts::apply(&plan.config, &accounts, &mut settings);
         let users = principals.users();
         let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
@@ -679,7 +679,7 @@ fn engine_config(
     audit: &Arc<AuditLog>,
 ) -> share::Config {
     use std::os::unix::ffi::OsStrExt;
-    let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<IdentityMap>::clone(principals);
+    let accounts: Arc<dyn AccountMapping> = Arc::<IdentityMap>::clone(principals);
     share::Config {
         name: share.name.value.clone(),
         read_only: share.read_only.value,
@@ -713,7 +713,7 @@ fn share_config(
     principals: &Arc<IdentityMap>,
 ) -> smb::ShareConfig {
     let users = share.users.iter().map(|(user, granted)| {
-        let accounts: Arc<dyn share::engine::AccountMapping> = Arc::<IdentityMap>::clone(principals);
+        let accounts: Arc<dyn AccountMapping> = Arc::<IdentityMap>::clone(principals);
         (smb::Grantee::new(user, accounts), granted.value)
     });
     let users: Vec<_> = users.collect();
