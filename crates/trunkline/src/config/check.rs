@@ -316,13 +316,17 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
         .map(|user| user.name.value.as_str())
         .chain(stored.iter().map(String::as_str))
         .collect();
-    // Whether a group exists, or an account of a domain, is known only when the settings are applied.
-    let is_local = |user: &str| user != "*" && !smb::Grantee::from(user).needs_sid();
-    for (user, access) in share.users.iter().filter(|(user, _)| is_local(user)) {
-        if known.iter().any(|known| known.to_lowercase() == *user) {
+    for (user, access) in share.users.iter().filter(|(user, _)| *user != "*") {
+        let (is_group, domain, _) = smb::config::grantee::parts(user);
+        if let Some(domain) = domain {
+            of_own_domain(config, domain).map_err(|mend| {
+                let text = format!("`{user}` of share `{name}` is unknown; {mend}");
+                fail(config, &access.origin, text)
+            })?;
             continue;
         }
-        if is_of_domain(config, user) {
+        // Whether the host knows a group turns out when the settings are applied.
+        if is_group || known.iter().any(|known| known.to_lowercase() == *user) {
             continue;
         }
         // Without users, the server creates the first one when it starts, under the name of `--user`.
@@ -338,14 +342,26 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
     Ok(())
 }
 
-/// Whether a name is one of a user of the joined domain, such as `CORP\bob`. Only the domain knows whether
-/// there is such a user.
-fn is_of_domain(config: &Config, user: &str) -> bool {
-    let Some((domain, name)) = user.split_once('\\') else { return false };
-    let own = config.domain.netbios_name.as_ref();
-    config.domain.realm.is_some()
-        && !name.is_empty()
-        && own.is_some_and(|own| own.value.to_lowercase() == domain.to_lowercase())
+/// Checks that a domain in the name of a user or a group is that of the server. Only the domain knows whether
+/// there is such an account.
+///
+/// # Errors
+/// The setting to change.
+fn of_own_domain(config: &Config, domain: &str) -> Result<(), String> {
+    let own = &config.domain;
+    let Some(realm) = &own.realm else {
+        return Err("this server is in no domain: run `trunkline domain join REALM`".to_owned());
+    };
+    let names = [Some(realm), own.netbios_name.as_ref()];
+    if names.into_iter().flatten().any(|own| own.value.to_lowercase() == domain.to_lowercase()) {
+        return Ok(());
+    }
+    Err(match &own.netbios_name {
+        Some(name) => {
+            format!("the domain of this server is `{}`, with the realm `{}`", name.value, realm.value)
+        }
+        None => format!("set `netbios_name` in `[domain]`, or write `NAME@{}`", realm.value),
+    })
 }
 
 #[cfg(test)]
@@ -370,9 +386,18 @@ mod tests {
         assert_eq!(checked(&format!("{domain}{share}"), dir.path(), &["ann"]), Ok(()));
         assert!(checked(share, dir.path(), &["ann"]).unwrap_err().contains("is unknown"));
         let other = domain.replace("\"CORP\"", "\"OTHER\"");
+        let why = checked(&format!("{other}{share}"), dir.path(), &["ann"]).unwrap_err();
         assert!(
-            checked(&format!("{other}{share}"), dir.path(), &["ann"]).unwrap_err().contains("is unknown")
+            why.ends_with("the domain of this server is `OTHER`, with the realm `CORP.EXAMPLE`"),
+            "{why}"
         );
+        let unnamed = "[domain]\nrealm = \"CORP.EXAMPLE\"\n";
+        let why = checked(&format!("{unnamed}{share}"), dir.path(), &["ann"]).unwrap_err();
+        assert!(why.contains("set `netbios_name` in `[domain]`"), "{why}");
+        for name in ["bob@corp.example", "@Corp.Example\\\\staff", "@staff@CORP.EXAMPLE", "@staff"] {
+            let share = share.replace("Corp\\\\bob", name);
+            assert_eq!(checked(&format!("{unnamed}{share}"), dir.path(), &["ann"]), Ok(()), "{name}");
+        }
     }
 
     #[test]

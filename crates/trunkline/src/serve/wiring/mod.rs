@@ -2,13 +2,14 @@
 //!
 //! Only this module depends on those crates. [`identity`] turns principals into identities for the engine
 //! and the log-on. [`homes`] finds and makes the directories of users. [`accounts`] derives the rules for
-//! sessions. [`addresses`] decides which of the host's addresses clients get. [`journals`] makes opens and
-//! client records survive a restart, and [`rest`] stops their changes for a backup. [`share_removal`]
-//! disconnects the users of a deleted share, and [`share_relocation`] moves a share to another directory.
-//! [`limits`] throttles shares, and [`usage`] counts the space that they use. [`report`], [`nfs_report`]
-//! and [`channels`] read the servers' tables for the status, and [`close_ids`] closes the opens and locks
-//! that an administrator chooses there. [`transactions`] and [`workload`] read the counters, [`records`]
-//! writes a line for each request, [`audit`] one for each event, and [`share_peaks`] keeps the peak rates.
+//! sessions, and [`shares`] the settings of each share. [`addresses`] decides which of the host's addresses
+//! clients get. [`journals`] makes opens and client records survive a restart, and [`rest`] stops their
+//! changes for a backup. [`share_removal`] disconnects the users of a deleted share, and
+//! [`share_relocation`] moves a share to another directory. [`limits`] throttles shares, and [`usage`]
+//! counts the space that they use. [`report`], [`nfs_report`] and [`channels`] read the servers' tables for
+//! the status, and [`close_ids`] closes the opens and locks that an administrator chooses there.
+//! [`transactions`] and [`workload`] read the counters, [`records`] writes a line for each request,
+//! [`audit`] one for each event, and [`share_peaks`] keeps the peak rates.
 
 mod accounts;
 mod addresses;
@@ -37,6 +38,7 @@ mod rest;
 mod share_peaks;
 mod share_relocation;
 mod share_removal;
+mod shares;
 mod transactions;
 mod transport;
 mod usage;
@@ -65,19 +67,19 @@ use super::listen::NfsBound;
 use super::plan::ServePlan;
 use super::server::{FileServer, ServedPath, ShareUse};
 use crate::config::values::Ntlm;
-use crate::config::{Config, Origin, Share, ShareProtocol};
+use crate::config::{Config, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
 use audit::AuditLog;
 use domain_users::{DomainIds, DomainUsers};
 use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
-use homes::HomeDirectories;
 use identity::IdentityMap;
 use limits::Pacing;
 use locks::held;
 use records::Records;
 use share_peaks::SharePeaks;
+use shares::{engine_config, is_offered_over_smb, share_config, warn_if_opens_need_restart};
 use usage::Usages;
 
 /// The interval of the timers: for changes on the host that a watcher waits for, and for caching rights that
@@ -669,110 +671,6 @@ fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> 
         guess_delay_ns: server.guess_delay_s.value.saturating_mul(1_000_000_000),
         session_memory,
     }
-}
-
-fn engine_config(
-    share: &Share,
-    path: &Path,
-    plan: &ServePlan,
-    principals: &Arc<IdentityMap>,
-    audit: &Arc<AuditLog>,
-) -> share::Config {
-    use std::os::unix::ffi::OsStrExt;
-    let accounts: Arc<dyn AccountMapping> = Arc::<IdentityMap>::clone(principals);
-    share::Config {
-        name: share.name.value.clone(),
-        read_only: share.read_only.value,
-        case_sensitive: share.case_sensitive.value,
-        hide_unreadable: share.hide_unreadable.value,
-        symlinks: share.symlinks.value,
-        follow_links: share.follow_symlinks.value,
-        delete_through_links: share.delete_through_symlinks.value,
-        streams: share.streams.value,
-        watches: share.change_notify.value,
-        send_file: share.send_file.value,
-        metadata_caching: share.metadata_caching.value,
-        hidden: share.hide_files.value.clone(),
-        recycle: recycle::rules(share).map(Arc::new),
-        // The configured patterns already include `.*`.
-        dot_files_hidden: false,
-        break_timeout_ns: plan.config.server.testing.break_timeout_ms.value.saturating_mul(1_000_000),
-        whole_break_timeout_ns: plan.config.server.nfs_lease_time_s.value.saturating_mul(1_000_000_000),
-        host_path: path.as_os_str().as_bytes().to_vec(),
-        accounts,
-        audit: Some(Arc::<AuditLog>::clone(audit)),
-        audit_classes: crate::config::audit::classes(&share.audit.value),
-        ..share::Config::default()
-    }
-}
-
-fn share_config(
-    share: &Share,
-    path: &Path,
-    engine: &Arc<share::Share>,
-    principals: &Arc<IdentityMap>,
-) -> smb::ShareConfig {
-    let users = share.users.iter().map(|(user, granted)| {
-        let accounts: Arc<dyn AccountMapping> = Arc::<IdentityMap>::clone(principals);
-        (smb::Grantee::new(user, accounts), granted.value)
-    });
-    let users: Vec<_> = users.collect();
-    warn_of_unknown_groups(&share.name.value, &users);
-    smb::ShareConfig {
-        name: share.name.value.clone(),
-        homes: HomeDirectories::of(share, path),
-        account: share.account.as_ref().map(|account| account.value.clone()),
-        comment: share.comment.value.clone(),
-        engine: Arc::clone(engine),
-        read_only: share.read_only.value,
-        users: Some(users),
-        encryption: share.encryption.value,
-        inherits_encryption: matches!(share.encryption.origin, Origin::Inherited(_)),
-        signing: share.signing.value,
-        min_dialect: share.min_dialect.value,
-        case_sensitive: share.case_sensitive.value,
-        hide_unreadable: share.hide_unreadable.value,
-        hidden: share.name.value.ends_with('$'),
-        continuously_available: engine.keeps_opens() && share.continuously_available.value,
-    }
-}
-
-/// Logs a warning for each group or account of a domain that is unknown now and so has no access.
-fn warn_of_unknown_groups(share: &str, users: &[(smb::Grantee, smb::Access)]) {
-    for (grantee, _) in users.iter().filter(|(one, _)| one.needs_sid() && one.sid().is_none()) {
-        let (name, (is_group, domain, _)) = (grantee.name(), smb::config::grantee::parts(grantee.name()));
-        if is_group && domain.is_none() {
-            tracing::warn!(
-                share,
-                name,
-                "`users` names a group that the host does not know, and it has no \
-                                         access; run `getent group`, and reload once the group is there"
-            );
-        } else {
-            tracing::warn!(
-                share,
-                name,
-                "`users` names an account of a domain that the server does not know, \
-                                         and it has no access until it is known"
-            );
-        }
-    }
-}
-
-/// Warns when `continuously_available` is on, but the share was opened without keeping its opens.
-fn warn_if_opens_need_restart(share: &Share, engine: &share::Share) {
-    if share.continuously_available.value && !engine.keeps_opens() {
-        tracing::warn!(
-            share = %share.name.value,
-            "`continuously_available` takes effect at the next start"
-        );
-    }
-}
-
-/// Whether the plan offers the share of this SMB configuration over SMB.
-fn is_offered_over_smb(plan: &ServePlan, config: &smb::ShareConfig) -> bool {
-    let mut named = plan.config.shares.values().filter(|share| share.name.value == config.name);
-    named.all(|share| share.offers(ShareProtocol::Smb))
 }
 
 #[cfg(test)]
