@@ -125,20 +125,30 @@ impl IdentityMap {
     }
 }
 
-/// The identities of a plan, the ids of the joined domain or the reason for having none, and the names of the
-/// host.
-///
-/// # Errors
-/// One line that names the user.
-pub fn of_plan(
-    plan: &ServePlan,
-) -> Result<(Arc<IdentityMap>, Result<DomainIds, String>, smb::HostNames), String> {
-    let host = host::UserDatabase::read();
-    let (domain_ids, names) = (DomainIds::of(&plan.config.domain, &plan.principals, &host), host.names());
-    let workgroup = &plan.config.server.workgroup.value;
-    let map = IdentityMap::new(&plan.principals, &plan.identity, &[workgroup])?;
-    let map = map.with_domain(domain_ids.clone().ok()).with_host_groups(names.groups.clone());
-    Ok((Arc::new(map), domain_ids, names))
+/// The identities of a plan.
+pub struct PlanIdentities {
+    /// The users and groups, for the engines.
+    pub map: Arc<IdentityMap>,
+    /// The ids of the joined domain, or the reason for having none.
+    pub domain_ids: Result<DomainIds, String>,
+    /// The names of the host's users and groups.
+    pub host_names: smb::HostNames,
+}
+
+impl PlanIdentities {
+    /// Reads the host's user database once.
+    ///
+    /// # Errors
+    /// One line that names the user.
+    pub fn of(plan: &ServePlan) -> Result<PlanIdentities, String> {
+        let host = host::UserDatabase::read();
+        let host_names = host.names();
+        let domain_ids = DomainIds::of(&plan.config.domain, &plan.principals, &host);
+        let workgroup = &plan.config.server.workgroup.value;
+        let map = IdentityMap::new(&plan.principals, &plan.identity, &[workgroup])?;
+        let map = map.with_domain(domain_ids.clone().ok()).with_host_groups(host_names.groups.clone());
+        Ok(PlanIdentities { map: Arc::new(map), domain_ids, host_names })
+    }
 }
 
 impl AccountMapping for IdentityMap {

@@ -71,10 +71,10 @@ use crate::config::{Config, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
 use audit::AuditLog;
-use domain_users::{DomainIds, DomainUsers};
+use domain_users::DomainUsers;
 use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
-use identity::IdentityMap;
+use identity::{IdentityMap, PlanIdentities};
 use limits::Pacing;
 use locks::held;
 use records::Records;
@@ -247,7 +247,8 @@ impl FileServer for AssembledServer {
     }
 
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
-        let (principals, domain_ids, names) = identity::of_plan(plan)?;
+        let identities = PlanIdentities::of(plan)?;
+        let principals = Arc::clone(&identities.map);
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
@@ -303,7 +304,7 @@ impl FileServer for AssembledServer {
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
-        self.configure(plan, &principals, domain_ids, names);
+        self.configure(plan, identities);
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
         self.server.set_users(users);
@@ -404,24 +405,19 @@ impl AssembledServer {
     }
 
     /// Applies the settings of the server as a whole.
-    fn configure(
-        &self,
-        plan: &ServePlan,
-        principals: &Arc<IdentityMap>,
-        domain_ids: Result<DomainIds, String>,
-        names: smb::HostNames,
-    ) {
+    fn configure(&self, plan: &ServePlan, identities: PlanIdentities) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
-        let accounts: Arc<dyn AccountMapping> = Arc::<IdentityMap>::clone(principals);
+        let PlanIdentities { map, domain_ids, host_names } = identities;
+        let users = map.users();
+        let accounts: Arc<dyn AccountMapping> = map;
         accounts::apply(&plan.config, &accounts, &mut settings);
-        let users = principals.users();
         let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
         settings.kerberos = kerberos::configure(&plan.config, &users, domain_users);
         names::set_machine_accounts(&mut settings.target, &plan.config.domain);
         settings.ntlm = plan.config.domain.ntlm.value != Ntlm::Off;
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);
-        self.server.set_host_names(names);
+        self.server.set_host_names(host_names);
         self.server.set_accounts(accounts);
     }
 
