@@ -10,7 +10,7 @@ use wire::Now;
 use crate::Key;
 use crate::credentials::Credentials;
 use crate::kerberos::{KerberosTicket, Mechanism};
-use crate::ntlm::signature::SigningSide;
+use crate::ntlm::signature::{Signatures, SigningSide};
 use crate::ntlm::{self, AuthenticatedClient, Names, Proof, Target};
 use crate::refusal::Refusal;
 use crate::spnego::{
@@ -168,6 +168,7 @@ impl fmt::Debug for Login {
 pub struct Acceptor {
     config: Config,
     state: AcceptorState,
+    proved: Option<String>,
 }
 
 enum AcceptorState {
@@ -177,10 +178,19 @@ enum AcceptorState {
     Chosen(Wrapping),
     /// A CHALLENGE was sent.
     Challenged(ntlm::Server, Wrapping),
+    /// The client has proved its password. Its MIC of the list of mechanisms must follow.
+    MicAwaited(Box<UnvouchedLogin>),
     /// Kerberos was chosen.
     Kerberos(TicketExchange),
     /// The client was logged on or refused.
     Over,
+}
+
+/// A log-on with a password whose list of mechanisms has no MIC yet.
+struct UnvouchedLogin {
+    login: Login,
+    signatures: Signatures,
+    mech_list: Vec<u8>,
 }
 
 /// The form of the NTLM messages.
@@ -208,7 +218,7 @@ impl Acceptor {
     /// An exchange that waits for its first token.
     #[must_use]
     pub fn new(config: &Config) -> Acceptor {
-        Acceptor { config: config.clone(), state: AcceptorState::Start }
+        Acceptor { config: config.clone(), state: AcceptorState::Start, proved: None }
     }
 
     /// Whether the next call of [`Acceptor::step`] with this token may block, since it goes to Kerberos.
@@ -235,12 +245,21 @@ impl Acceptor {
             AcceptorState::Start => self.begin(token, now),
             AcceptorState::Chosen(wrapping) => self.negotiate(token, wrapping, now),
             AcceptorState::Challenged(server, wrapping) => {
-                finish(token, &server, &wrapping, credentials, now)
+                self.finish(token, &server, wrapping, credentials, now)
             }
-            AcceptorState::Kerberos(exchange) => exchange.step(token).map(|turn| self.take(turn)),
+            AcceptorState::MicAwaited(unvouched) => conclude(token, *unvouched),
+            AcceptorState::Kerberos(exchange) => {
+                exchange.step(token, &mut self.proved).map(|turn| self.take(turn))
+            }
             AcceptorState::Over => Err(Refusal::OutOfTurn),
         };
         stepped.unwrap_or_else(Step::Refused)
+    }
+
+    /// The user or the principal that has proved itself, also if the client is refused for another reason.
+    #[must_use]
+    pub fn proved(&self) -> Option<&str> {
+        self.proved.as_deref()
     }
 
     /// The user whose password the client's next token proves, in one form for all spellings. `None` if the
@@ -264,7 +283,8 @@ impl Acceptor {
             if token.len() > spnego::MAX_TOKEN_LEN {
                 return Err(BadToken::TooLong.into());
             }
-            let turn = TicketExchange::new(mechanism.context(), Form::Bare).begin(token)?;
+            let exchange = TicketExchange::new(mechanism.context(), Form::Bare);
+            let turn = exchange.begin(token, &mut self.proved)?;
             return Ok(self.take(turn));
         }
         let Token::Init(init) = spnego::parse(token)? else {
@@ -288,7 +308,7 @@ impl Acceptor {
                 let form = Form::Spnego { mech, mech_list, mic_required };
                 let exchange = TicketExchange::new(mechanism.context(), form);
                 match optimistic {
-                    Some(token) => exchange.begin(token).map(|turn| self.take(turn)),
+                    Some(token) => exchange.begin(token, &mut self.proved).map(|turn| self.take(turn)),
                     None => {
                         let reply = exchange.choice();
                         self.state = AcceptorState::Kerberos(exchange);
@@ -357,37 +377,76 @@ impl Acceptor {
         self.state = AcceptorState::Challenged(server, wrapping);
         Ok(Step::Continue(reply))
     }
-}
 
-/// Handles the last token: the NTLM AUTHENTICATE and, in SPNEGO, the MIC of the list of mechanisms.
-fn finish(
-    token: &[u8],
-    server: &ntlm::Server,
-    wrapping: &Wrapping,
-    credentials: &dyn Credentials,
-    now: Now,
-) -> Result<Step, Refusal> {
-    let (message, mic) = ntlm_message(token, wrapping)?;
-    let judgement = server.judge(message, credentials, now)?;
-    let reply = match wrapping {
-        Wrapping::Bare => Vec::new(),
-        Wrapping::Spnego { mech_list, mic_required } => {
-            let mic = vouch(&judgement, mech_list, mic, *mic_required)?;
-            NegTokenResp {
-                state: Some(NegState::AcceptCompleted),
-                mech_list_mic: mic.as_ref().map(<[u8; 16]>::as_slice),
-                ..NegTokenResp::default()
+    /// Handles the NTLM AUTHENTICATE and, in SPNEGO, the MIC of the list of mechanisms.
+    fn finish(
+        &mut self,
+        token: &[u8],
+        server: &ntlm::Server,
+        wrapping: Wrapping,
+        credentials: &dyn Credentials,
+        now: Now,
+    ) -> Result<Step, Refusal> {
+        let (message, mic) = ntlm_message(token, &wrapping)?;
+        let judgement = server.judge(message, credentials, now)?;
+        self.proved = Some(judgement.user.clone()).filter(|_| judgement.proof == Proof::Password);
+        let (mech_list, vouched) = match wrapping {
+            Wrapping::Bare => (None, MechListMic::None),
+            Wrapping::Spnego { mech_list, mic_required } => {
+                let vouched = vouch(&judgement, &mech_list, mic, mic_required)?;
+                (Some(mech_list), vouched)
             }
-            .encode()
+        };
+        let AuthenticatedClient { user, domain, workstation, proof, session_key, signatures, target, .. } =
+            judgement;
+        let login = Login { user, domain, workstation, proof, session_key, target, ticket: None };
+        let Some(mech_list) = mech_list else { return Ok(Step::Done { reply: Vec::new(), login }) };
+        let own = signatures.as_ref().map(|signatures| signatures.sign(SigningSide::Server, &mech_list));
+        match (vouched, signatures) {
+            (MechListMic::Awaited, Some(signatures)) => {
+                let unvouched = UnvouchedLogin { login, signatures, mech_list };
+                self.state = AcceptorState::MicAwaited(Box::new(unvouched));
+                Ok(Step::Continue(completion(NegState::AcceptIncomplete, own.as_ref())))
+            }
+            (MechListMic::Verified, _) => {
+                Ok(Step::Done { reply: completion(NegState::AcceptCompleted, own.as_ref()), login })
+            }
+            _ => Ok(Step::Done { reply: completion(NegState::AcceptCompleted, None), login }),
         }
-    };
-    let AuthenticatedClient { user, domain, workstation, proof, session_key, signatures: _, target } =
-        judgement;
-    let login = Login { user, domain, workstation, proof, session_key, target, ticket: None };
-    Ok(Step::Done { reply, login })
+    }
 }
 
-/// Checks the client's MIC of the list of mechanisms. Returns the server's MIC, if there is one.
+/// Takes the client's MIC after its proof.
+fn conclude(token: &[u8], unvouched: UnvouchedLogin) -> Result<Step, Refusal> {
+    let UnvouchedLogin { login, signatures, mech_list } = unvouched;
+    let mic = match spnego::parse(token)? {
+        Token::Resp(NegTokenResp { state: Some(NegState::Reject), .. }) => return Err(Refusal::Rejected),
+        Token::Resp(NegTokenResp { response_token: None | Some([]), mech_list_mic: Some(mic), .. }) => mic,
+        _ => return Err(Refusal::OutOfTurn),
+    };
+    if !signatures.verify(SigningSide::Client, &mech_list, mic) {
+        return Err(Refusal::WrongMechListMic);
+    }
+    Ok(Step::Done { reply: completion(NegState::AcceptCompleted, None), login })
+}
+
+/// A token of the server without a message of the mechanism.
+fn completion(state: NegState, mic: Option<&[u8; 16]>) -> Vec<u8> {
+    let mech_list_mic = mic.map(<[u8; 16]>::as_slice);
+    NegTokenResp { state: Some(state), mech_list_mic, ..NegTokenResp::default() }.encode()
+}
+
+/// The state of the MIC that protects the list of mechanisms.
+enum MechListMic {
+    /// Neither side can make one, or the client makes none.
+    None,
+    /// The client's is right.
+    Verified,
+    /// The client must still send it.
+    Awaited,
+}
+
+/// Checks the client's MIC of the list of mechanisms.
 ///
 /// Without signatures (no SIGN agreed on, or a guest) neither side can make a MIC, and RFC 4178 then
 /// requires none. A client without a password to prove has no list that needs protection either.
@@ -396,18 +455,19 @@ fn vouch(
     mech_list: &[u8],
     mic: Option<&[u8]>,
     required: bool,
-) -> Result<Option<[u8; 16]>, Refusal> {
+) -> Result<MechListMic, Refusal> {
     // RFC 4178 5
     let Some(signatures) = &judgement.signatures else {
-        return Ok(None);
+        return Ok(MechListMic::None);
     };
     match mic {
-        Some(mic) if signatures.verify(SigningSide::Client, mech_list, mic) => {
-            Ok(Some(signatures.sign(SigningSide::Server, mech_list)))
-        }
+        Some(mic) if signatures.verify(SigningSide::Client, mech_list, mic) => Ok(MechListMic::Verified),
         Some(_) => Err(Refusal::WrongMechListMic),
         None if required && judgement.proof == Proof::Password => Err(Refusal::WrongMechListMic),
-        None => Ok(None),
+        // The list that came may lack Kerberos, which the client had first, and the client's MIC was taken
+        // off with it. A client that makes the MIC of its messages makes this one too, as Samba has it.
+        None if judgement.has_mic => Ok(MechListMic::Awaited),
+        None => Ok(MechListMic::None),
     }
 }
 

@@ -290,6 +290,53 @@ fn a_client_that_was_moved_must_vouch_for_its_list() {
     assert_eq!(kerberos_first(false).unwrap_err(), Refusal::WrongMechListMic);
 }
 
+/// A client that prefers Kerberos, and somebody on the way who takes it off the list, and the MIC of the list
+/// off the proof. Returns the acceptor after the proof, and the client's signatures.
+fn stripped() -> (Acceptor, auth::ntlm::signature::Signatures) {
+    let accounts = accounts();
+    let client = ntlm::Client::new(identity("alice", "", "s3cret-ü"));
+    let mech_list = &spnego::mech_list(&[NTLMSSP]);
+    let init = NegTokenInit { mechs: vec![], mech_list, mech_token: Some(client.message()) }.encode();
+    let mut acceptor = Acceptor::new(&config());
+    let Step::Continue(reply) = acceptor.step(&init, &accounts, NOW) else { panic!("refused") };
+    let Ok(Token::Resp(resp)) = spnego::parse(&reply) else { panic!("not a NegTokenResp") };
+    let answer = client.answer(resp.response_token.expect("a challenge"), NOW).unwrap();
+    let signatures = answer.signatures.expect("SIGN was agreed on");
+    let proof = NegTokenResp { response_token: Some(&answer.message), ..NegTokenResp::default() }.encode();
+    let Step::Continue(reply) = acceptor.step(&proof, &accounts, NOW) else {
+        panic!("it is let in without a MIC, or refused without being asked for one")
+    };
+    let Ok(Token::Resp(resp)) = spnego::parse(&reply) else { panic!("not a NegTokenResp") };
+    assert_eq!((resp.state, resp.response_token), (Some(NegState::AcceptIncomplete), None));
+    let mic = resp.mech_list_mic.expect("the server vouches for the list that it has got");
+    let side = ntlm::signature::SigningSide::Server;
+    assert!(signatures.verify(side, mech_list, mic));
+    assert!(!signatures.verify(side, &spnego::mech_list(&[KERBEROS, NTLMSSP]), mic), "the client notices");
+    assert_eq!(acceptor.proved(), Some("alice"));
+    (acceptor, signatures)
+}
+
+#[test]
+fn a_client_that_makes_mics_must_vouch_for_a_list_that_has_ntlm_alone() {
+    let conclude = |mechs: Option<&[&[u8]]>| {
+        let (mut acceptor, signatures) = stripped();
+        let side = ntlm::signature::SigningSide::Client;
+        let mic = mechs.map(|mechs| signatures.sign(side, &spnego::mech_list(mechs)));
+        let mech_list_mic = mic.as_ref().map(|mic| &mic[..]);
+        acceptor.step(&NegTokenResp { mech_list_mic, ..NegTokenResp::default() }.encode(), &accounts(), NOW)
+    };
+    let refused = |step: Step| match step {
+        Step::Refused(why) => why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused(conclude(Some(&[KERBEROS, NTLMSSP]))), Refusal::WrongMechListMic);
+    assert_eq!(refused(conclude(None)), Refusal::OutOfTurn);
+    // The list is the client's, and it only sent the MIC late.
+    let Step::Done { reply, login } = conclude(Some(&[NTLMSSP])) else { panic!("refused") };
+    let Ok(Token::Resp(resp)) = spnego::parse(&reply) else { panic!("not a NegTokenResp") };
+    assert_eq!((login.user.as_str(), resp.state), ("alice", Some(NegState::AcceptCompleted)));
+}
+
 #[test]
 fn a_client_that_did_not_guess_gets_the_mechanism_named() {
     let init = NegTokenInit { mechs: vec![], mech_list: &spnego::mech_list(&[NTLMSSP]), mech_token: None };

@@ -57,18 +57,19 @@ impl TicketExchange {
         NegTokenResp { state: Some(state), supported_mech: Some(mech), ..NegTokenResp::default() }.encode()
     }
 
-    /// Takes the client's first token, which came with the list of mechanisms or alone.
-    pub(super) fn begin(self, token: &[u8]) -> Turn {
-        self.advance(token, None, true)
+    /// Takes the client's first token, which came with the list of mechanisms or alone. `proved` gets the
+    /// principal that has proved itself, also if the client is refused.
+    pub(super) fn begin(self, token: &[u8], proved: &mut Option<String>) -> Turn {
+        self.advance(token, None, true, proved)
     }
 
     /// Takes a later token of the client.
-    pub(super) fn step(self, token: &[u8]) -> Turn {
+    pub(super) fn step(self, token: &[u8], proved: &mut Option<String>) -> Turn {
         if let Form::Bare = self.form {
             if token.len() > spnego::MAX_TOKEN_LEN {
                 return Err(BadToken::TooLong.into());
             }
-            return self.advance(token, None, false);
+            return self.advance(token, None, false, proved);
         }
         let response = match spnego::parse(token)? {
             Token::Resp(NegTokenResp { state: Some(NegState::Reject), .. }) => return Err(Refusal::Rejected),
@@ -77,7 +78,7 @@ impl TicketExchange {
         };
         match (response.response_token, response.mech_list_mic) {
             (Some(token), mic) if !matches!(self.stage, TicketStage::MicAwaited(_)) => {
-                self.advance(token, mic, false)
+                self.advance(token, mic, false, proved)
             }
             (None, Some(mic)) => self.conclude(mic),
             _ => Err(Refusal::OutOfTurn),
@@ -85,7 +86,13 @@ impl TicketExchange {
     }
 
     /// Passes a token to the context. `first` is set if no token of the server has been sent before.
-    fn advance(mut self, token: &[u8], mic: Option<&[u8]>, first: bool) -> Turn {
+    fn advance(
+        mut self,
+        token: &[u8],
+        mic: Option<&[u8]>,
+        first: bool,
+        proved: &mut Option<String>,
+    ) -> Turn {
         let (reply, ticket) = match self.context.step(token)? {
             ContextStep::Continue(reply) => {
                 let reply = self.wrap(NegState::AcceptIncomplete, Some(&reply), None, first);
@@ -94,6 +101,7 @@ impl TicketExchange {
             }
             ContextStep::Done(reply, ticket) => (reply, ticket),
         };
+        *proved = Some(ticket.principal.clone());
         let login = login(ticket);
         let (list, required) = match &self.form {
             Form::Bare => return Ok((Step::Done { reply, login }, None)),

@@ -69,6 +69,9 @@ pub struct AuthenticatedClient {
     pub signatures: Option<Signatures>,
     /// The intended target of the response.
     pub target: Target,
+    /// Whether the client has sent a MIC of the three messages. The proof covers the flag, so nobody on the
+    /// way can take it off.
+    pub has_mic: bool,
 }
 
 /// The requested features that the server supports.
@@ -184,6 +187,7 @@ impl Server {
         let target = Target::read(pairs, stamp, now);
         Ok(AuthenticatedClient {
             target,
+            has_mic: pairs.flags() & AV_FLAG_MIC != 0,
             ..admit(&sent, account.name, Proof::Password, session_key, settled)
         })
     }
@@ -319,6 +323,7 @@ fn admit(
         signatures: Signatures::new(&session_key, settled),
         session_key,
         target: Target::default(),
+        has_mic: false,
     }
 }
 

@@ -66,16 +66,18 @@ impl LogOn<'_, '_> {
     fn continue_setup(mut self, parsed: &session_setup::Request<'_>) -> Handled {
         // MS-SMB2 3.3.5.5: without a session id the request is an ordinary log-on.
         let binding = parsed.flags.contains(RequestFlags::BINDING) && self.request.session_id != 0;
-        let resumed = self.request.log_on_job.as_ref().map(|job| job.session);
-        let at = match resumed {
-            _ if binding => self.find_binding()?,
-            Some(session) => self.find_resumed(session)?,
+        let judged = self.request.log_on_job.as_ref().map(|job| job.setup);
+        let at = match judged {
+            Some(number) => self.find_judged(number)?,
+            None if binding => self.find_binding()?,
             None => self.find_setup()?,
         };
         let setup = &mut self.connection.setups[at];
         self.request.related.session_id = setup.session.id;
-        // A resumed request was hashed when it came.
-        if self.negotiated.protection.dialect == Dialect::Smb311 && !self.request.resumed {
+        // A resumed request was hashed when it came. One that comes while another is judged is no part of
+        // the log-on.
+        let is_next = !self.request.resumed && setup.acceptor.is_some();
+        if self.negotiated.protection.dialect == Dialect::Smb311 && is_next {
             setup.preauth = preauth_hash(&setup.preauth, &signed_message(self.request));
         }
         let Judgment { step, user, identity } = self.judge(at, parsed.security_buffer)?;
@@ -117,11 +119,16 @@ impl LogOn<'_, '_> {
         }
     }
 
-    /// The log-on whose token was judged on the blocking pool. It may have ended meanwhile.
-    fn find_resumed(&mut self, session: u64) -> Result<usize, Stop> {
-        let mut setups = self.connection.setups.iter();
-        let found = setups.position(|setup| setup.session.id == session && !setup.binds());
-        found.ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))
+    /// The log-on whose token was judged on the blocking pool. It may have ended meanwhile, and so may the
+    /// session that a binding is for.
+    fn find_judged(&mut self, number: u64) -> Result<usize, Stop> {
+        let setups = &self.connection.setups;
+        let found = setups.iter().position(|setup| setup.number == number);
+        let at = found.ok_or(Stop::Fail(NtStatus::USER_SESSION_DELETED))?;
+        if setups[at].binds() {
+            self.session_to_bind().inspect_err(|_| drop(self.connection.setups.remove(at)))?;
+        }
+        Ok(at)
     }
 
     /// The log-on that the request continues, or a new one.
@@ -189,7 +196,9 @@ impl LogOn<'_, '_> {
     fn begin(&mut self, session: Arc<Session>, purpose: Purpose, share: SetupShare) -> usize {
         let acceptor = Some(Acceptor::new(&self.config.log_on()));
         let preauth = self.connection.preauth;
-        self.connection.setups.push(Setup { session, preauth, acceptor, purpose, _share: share });
+        let number = self.connection.setups_begun;
+        self.connection.setups_begun += 1;
+        self.connection.setups.push(Setup { number, session, preauth, acceptor, purpose, _share: share });
         self.connection.setups.len() - 1
     }
 
@@ -237,6 +246,8 @@ impl LogOn<'_, '_> {
                 let (peer, of) = (self.connection.handle.peer.remote, session.user_name());
                 let (id, user) = (session.id, &identity.name);
                 tracing::info!(%peer, session = id, of, user, "session ends: renewed by another");
+                let why = format!("the session that it was to renew belongs to `{of}`");
+                self.tell_refused(setup, user, &why);
                 self.connection.server.end_session(session, self.request.cause());
                 return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
             }
@@ -279,7 +290,11 @@ impl LogOn<'_, '_> {
                 return Err(Stop::Fail(why.status()));
             }
             // A ticket proves a principal, and never an account of that name.
-            None if login.proof == Proof::Ticket => return Err(Stop::Fail(NtStatus::LOGON_FAILURE)),
+            None if login.proof == Proof::Ticket => {
+                let why = "log-ons with tickets were switched off meanwhile";
+                self.refuse_log_on(setup, &login.user, why, "log-on refused");
+                return Err(Stop::Fail(NtStatus::LOGON_FAILURE));
+            }
             None => {}
         }
         if login.is_anonymous() {

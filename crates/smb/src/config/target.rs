@@ -30,6 +30,8 @@ pub struct TargetRule {
     pub spn: Spn,
     /// Names of the server besides its addresses.
     pub names: Vec<String>,
+    /// Names that the server has in its Kerberos realm. A reload may change them.
+    pub realm_names: Vec<String>,
     /// Whether these are all names. If not, an unknown name is allowed. It may be one that only clients
     /// know, such as a DNS alias or the address of a container's host.
     pub is_complete: bool,
@@ -92,7 +94,7 @@ impl ServerConfig {
                 let is_told = |name: &String| address(name) == Some(at);
                 at == local.to_canonical()
                     || own.any(|own| own.to_canonical() == at)
-                    || rule.names.iter().any(is_told)
+                    || rule.names.iter().chain(&rule.realm_names).any(is_told)
             }
             None => self.is_called(host, local),
         };
@@ -112,7 +114,8 @@ impl ServerConfig {
 
     fn is_called(&self, host: &str, local: IpAddr) -> bool {
         let host = host.strip_suffix('.').unwrap_or(host);
-        let own = [&self.name, &self.dns_name].into_iter().chain(&self.target.names);
+        let TargetRule { names, realm_names, .. } = &self.target;
+        let own = [&self.name, &self.dns_name].into_iter().chain(names).chain(realm_names);
         own.chain(self.accounts.iter().map(|account| &account.name)).any(|name| same_name(name, host))
             || local.to_canonical().is_loopback() && same_name(host, "localhost")
     }
@@ -162,7 +165,8 @@ mod tests {
     }
 
     fn rule(spn: Spn, is_complete: bool) -> TargetRule {
-        TargetRule { spn, names: ["files.lan", "203.0.113.9"].map(str::to_owned).to_vec(), is_complete }
+        let names = ["files.lan", "203.0.113.9"].map(str::to_owned).to_vec();
+        TargetRule { spn, names, realm_names: vec!["old.lan".to_owned()], is_complete }
     }
 
     #[test]
@@ -178,6 +182,7 @@ mod tests {
             "cifs/192.0.2.1",
             "cifs/198.51.100.1",
             "cifs/203.0.113.9",
+            "cifs/OLD.lan",
             "cifs/198.51.100.1:445",
             "cifs/2001:db8::1",
             "cifs/[2001:DB8::1]:445",

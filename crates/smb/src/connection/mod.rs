@@ -130,6 +130,8 @@ pub struct Connection {
     /// requests that the client sends before it learns of the end.
     parting: Vec<Channel>,
     pub(crate) setups: Vec<Setup>,
+    /// How many log-ons have begun.
+    pub(crate) setups_begun: u64,
     /// The requests that are put aside.
     pub(crate) parked: ParkingLot,
     /// Waiting requests without an interim response, each with the time at which it gets one.
@@ -169,6 +171,7 @@ impl Connection {
             channels: Vec::new(),
             parting: Vec::new(),
             setups: Vec::new(),
+            setups_begun: 0,
             silent: Vec::new(),
             parked: ParkingLot::default(),
             next_async: std::cell::Cell::new(0),

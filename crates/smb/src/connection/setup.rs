@@ -13,6 +13,8 @@ use crate::state::{Server, Session};
 
 /// A log-on under way on one connection.
 pub(crate) struct Setup {
+    /// Its number among the log-ons of this connection.
+    pub number: u64,
     /// The session that it authenticates.
     pub session: Arc<Session>,
     /// The pre-authentication hash of this connection and session (MS-SMB2 3.3.1.7).
@@ -58,8 +60,8 @@ pub(crate) struct JudgedToken {
 
 /// A token of a log-on on the blocking pool. Its request is tried again when the result is there.
 pub(crate) struct LogOnJob {
-    /// The id of the log-on's session.
-    pub session: u64,
+    /// The number of the log-on. Another one of the same session may have taken its place meanwhile.
+    pub setup: u64,
     pub result: Arc<Mutex<Option<JudgedToken>>>,
 }
 

@@ -187,6 +187,13 @@ fn joined_realm(config: &Config) -> anyhow::Result<(String, PathBuf)> {
 fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArgs) -> anyhow::Result<()> {
     let config = Config::load(&location.overrides())?;
     let (realm, keytab) = joined_realm(&config)?;
+    // The account would be gone before the settings are refused.
+    let ntlm = &config.domain.ntlm;
+    anyhow::ensure!(
+        ntlm.value != values::Ntlm::Off,
+        "`ntlm` is `off` ({}), so nobody could log on without {realm}; set it to `on` first",
+        config.location(&ntlm.origin),
+    );
     let is_own = keytab == config.server.state_dir.value.join(OWN_KEYTAB);
     let account = Keytab::read(&keytab)
         .ok()

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::setting::{ConfigError, Origin, os_error, own_error};
 use super::tables::{Config, Share, User};
-use super::values::{Encryption, ShareProtocol};
+use super::values::{Encryption, Ntlm, ShareProtocol};
 
 /// Checks a configuration for mistakes that would prevent the server from serving it. `stored` holds the
 /// names, in lower case, of the users whose passwords are in the state directory.
@@ -41,6 +41,7 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
         paths.push((real, share));
         readers(config, share, stored)?;
     }
+    logons(config)?;
     super::limits::check(config)?;
     super::admin::check(config)?;
     super::audit::check(config)?;
@@ -342,6 +343,17 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
     Ok(())
 }
 
+/// Some way to log on must be left.
+fn logons(config: &Config) -> Result<(), ConfigError> {
+    let ntlm = &config.domain.ntlm;
+    if ntlm.value != Ntlm::Off || config.domain.realm.is_some() {
+        return Ok(());
+    }
+    let text = "`ntlm` of `[domain]` is `off` and there is no `realm`, so nobody could log on over SMB; set \
+                `realm`, or `ntlm = \"on\"`";
+    Err(fail(config, &ntlm.origin, text.to_owned()))
+}
+
 /// Checks that a domain in the name of a user or a group is that of the server. Only the domain knows whether
 /// there is such an account.
 ///
@@ -397,6 +409,16 @@ mod tests {
         for name in ["bob@corp.example", "@Corp.Example\\\\staff", "@staff@CORP.EXAMPLE", "@staff"] {
             let share = share.replace("Corp\\\\bob", name);
             assert_eq!(checked(&format!("{unnamed}{share}"), dir.path(), &["ann"]), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_with_which_nobody_could_log_on_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let why = checked("[domain]\nntlm = \"off\"\n", dir.path(), &[]).unwrap_err();
+        assert!(why.starts_with("t.toml:2: `ntlm` of `[domain]` is `off` and there is no `realm`"), "{why}");
+        for fine in ["realm = \"R.EXAMPLE\"\nntlm = \"off\"\n", "ntlm = \"local\"\n"] {
+            assert_eq!(checked(&format!("[domain]\n{fine}"), dir.path(), &[]), Ok(()));
         }
     }
 

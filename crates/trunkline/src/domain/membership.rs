@@ -2,17 +2,19 @@
 //! an administrator brings is only examined.
 
 use std::ffi::OsString;
-use std::fs::{DirBuilder, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::controllers::{self, KdcSource, Kdcs};
 use super::keytab::{Keytab, KeytabError};
-use super::program::{ADCLI, ProgramEnd, ProgramError};
-use super::{PROGRAM_LIMIT, SET_CLOCK, skew};
+use super::program::{ADCLI, Program, ProgramEnd, ProgramError};
+use super::work::Work;
+use super::{SET_CLOCK, skew};
 
 /// The name of the server's own keytab in the state directory.
 pub const OWN_KEYTAB: &str = "krb5.keytab";
+/// The longest run of `adcli`. A run that is cut short may already have changed the password.
+const ADCLI_LIMIT: Duration = Duration::from_secs(120);
 /// The services of the server, each of which gets service principals.
 const SERVICES: [&str; 2] = ["cifs", "nfs"];
 
@@ -50,6 +52,19 @@ pub enum MembershipError {
     /// The host's error.
     #[error("{}: {}", .0.display(), crate::config::os_error(.1))]
     Host(PathBuf, std::io::Error),
+    /// Another command changes the keytab.
+    #[error("another `trunkline domain join` or `renew` is changing {}; wait until it has ended", .0.display())]
+    Busy(PathBuf),
+    /// `adcli` failed after it had changed the password of the machine account.
+    #[error("{why}; the keys of version {kvno}, which it had made before, are in {}", .path.display())]
+    Kept {
+        /// The failure.
+        why: Box<MembershipError>,
+        /// The version of the new keys.
+        kvno: u32,
+        /// The keytab.
+        path: PathBuf,
+    },
 }
 
 /// A server that joins a domain, and its administrator.
@@ -118,13 +133,57 @@ fn domain_words(realm: &str, controller: &str) -> Vec<OsString> {
         .into()
 }
 
-/// Runs `adcli` and explains a refusal.
-fn adcli(action: &str, words: Vec<OsString>, password: &str) -> Result<ProgramEnd, MembershipError> {
-    let words = [vec![OsString::from(action)], words].concat();
-    let end = ADCLI.run(&words, &[], password, PROGRAM_LIMIT)?;
-    if end.is_success {
-        return Ok(end);
+/// A program that changes a machine account as `adcli` does, and its time limit.
+#[derive(Debug, Clone, Copy)]
+struct Adcli {
+    program: Program,
+    limit: Duration,
+}
+
+const HOST_ADCLI: Adcli = Adcli { program: ADCLI, limit: ADCLI_LIMIT };
+
+impl Adcli {
+    /// Runs it and explains a refusal.
+    fn run(
+        self,
+        action: &str,
+        words: Vec<OsString>,
+        password: &str,
+    ) -> Result<ProgramEnd, MembershipError> {
+        let words = [vec![OsString::from(action)], words].concat();
+        let end = self.program.run(&words, &[], password, self.limit)?;
+        if end.is_success { Ok(end) } else { Err(explained(&end)) }
     }
+
+    /// Runs it on a keytab, and then puts the keytab in its place. If it fails after it has changed the
+    /// password, the new keys are kept: nobody else has them, and they open all new tickets.
+    fn run_on(
+        self,
+        work: &Work,
+        realm: &str,
+        action: &str,
+        words: Vec<OsString>,
+        password: &str,
+    ) -> Result<ProgramEnd, MembershipError> {
+        match self.run(action, words, password) {
+            Ok(end) => {
+                Keytab::read(work.keytab())?;
+                work.keep()?;
+                Ok(end)
+            }
+            Err(why) => match work.rescue(realm)? {
+                Some(kvno) => {
+                    let path = work.target().to_owned();
+                    Err(MembershipError::Kept { why: Box::new(why), kvno, path })
+                }
+                None => Err(why),
+            },
+        }
+    }
+}
+
+/// The refusal in `adcli`'s own words, with what mends it.
+fn explained(end: &ProgramEnd) -> MembershipError {
     let said = end.last_words().trim_start_matches("adcli: ").to_owned();
     let mend = [
         ("Preauthentication failed", "the password is wrong"),
@@ -143,23 +202,20 @@ fn adcli(action: &str, words: Vec<OsString>, password: &str) -> Result<ProgramEn
         ("Couldn't add service principal", "another account has that service principal; see `setspn -Q`"),
     ];
     let mend = mend.iter().find(|(words, _)| said.contains(words)).map(|(_, mend)| *mend);
-    Err(MembershipError::Refused { said, mend })
+    MembershipError::Refused { said, mend }
 }
 
 /// Joins an Active Directory domain, and writes the keytab. A machine that is joined already gets new keys.
 ///
 /// # Errors
-/// The reason. The keytab is unchanged then.
+/// The reason. The keytab is unchanged then, unless the reason is [`MembershipError::Kept`].
 pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
     let controller = match join.controller {
         Some(named) => named.to_owned(),
         None => controller(join.realm)?,
     };
     // The keys of before stay in front of the new ones, so that sessions and tickets of clients go on.
-    let work = Work::beside(join.keytab)?;
-    if Keytab::read(join.keytab).is_ok() {
-        work.copy(join.keytab)?;
-    }
+    let work = Work::beside(join.keytab, join.realm)?;
     let mut words = domain_words(join.realm, &controller);
     let mut option = |name: &str, value: &str| words.extend([OsString::from(name), OsString::from(value)]);
     option("--login-user", join.user);
@@ -174,11 +230,10 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
     if let Some(unit) = join.unit {
         option("--domain-ou", unit);
     }
-    words.extend(["--host-keytab".into(), work.keytab.clone().into(), "--stdin-password".into()]);
+    words.extend(["--host-keytab".into(), work.keytab().into(), "--stdin-password".into()]);
     words.push("--show-details".into());
-    let end = adcli("join", words, join.password)?;
-    let keytab = Keytab::read(&work.keytab)?.of_realm(join.realm);
-    work.keep(join.keytab)?;
+    let end = HOST_ADCLI.run_on(&work, join.realm, "join", words, join.password)?;
+    let keytab = Keytab::read(join.keytab)?.of_realm(join.realm);
     let netbios_name = detail(&end.output, "domain-short").map(str::to_uppercase);
     let account = keytab.machine_account().map(str::to_owned);
     let domain_sid = detail(&end.output, "domain-SID").map(str::to_owned);
@@ -234,7 +289,7 @@ pub fn leave(realm: &str, account: &str, user: &str, password: &str) -> Result<(
     words.extend(
         ["--login-user", user, "--stdin-password", account.trim_end_matches('$')].map(OsString::from),
     );
-    adcli("delete-computer", words, password).map(|_| ())
+    HOST_ADCLI.run("delete-computer", words, password).map(|_| ())
 }
 
 /// Gives the machine account a new password if the one it has is older than `days`, and adds its keys to the
@@ -243,72 +298,37 @@ pub fn leave(realm: &str, account: &str, user: &str, password: &str) -> Result<(
 /// Returns the newest key version before and after.
 ///
 /// # Errors
-/// The reason. The keytab is unchanged then.
+/// The reason. The keytab is unchanged then, unless the reason is [`MembershipError::Kept`].
 pub fn renew(realm: &str, path: &Path, days: u32) -> Result<(u32, u32), MembershipError> {
-    let newest = |keytab: &Keytab| keytab.entries.iter().map(|entry| entry.kvno).max().unwrap_or(0);
-    let keytab = Keytab::read(path)?.of_realm(realm);
-    let before = newest(&keytab);
+    renew_by(HOST_ADCLI, controller, realm, path, days)
+}
+
+fn renew_by(
+    adcli: Adcli,
+    controller: impl Fn(&str) -> Result<String, MembershipError>,
+    realm: &str,
+    path: &Path,
+    days: u32,
+) -> Result<(u32, u32), MembershipError> {
+    let read = || Ok::<_, MembershipError>(Keytab::read(path)?.of_realm(realm));
+    // Only what is read under the lock is the newest.
+    read()?;
+    let work = Work::beside(path, realm)?;
+    let keytab = read()?;
     let Some(account) = keytab.machine_account() else {
         let why = "it has no machine account; in a plain realm its keys are renewed on the KDC \
                    (`kadmin.local -q 'ktadd -k FILE PRINCIPAL'`)";
         return Err(MembershipError::NoKey { path: path.to_owned(), why: why.to_owned() });
     };
-    let work = Work::beside(path)?;
-    work.copy(path)?;
-    let mut words = domain_words(realm, &controller(realm)?);
-    // `update` has no such option.
-    words.retain(|word| word != "--domain-realm" && word != realm);
+    // `update` has no `--domain-realm`.
+    let words = ["--domain", &realm.to_lowercase(), "--domain-controller", &controller(realm)?];
+    let mut words = words.map(OsString::from).to_vec();
     words.extend(["--computer-name".into(), account.trim_end_matches('$').into()]);
     words.extend([format!("--computer-password-lifetime={days}").into(), "--host-keytab".into()]);
-    words.push(work.keytab.clone().into());
-    adcli("update", words, "")?;
-    let after = newest(&Keytab::read(&work.keytab)?.of_realm(realm));
-    work.keep(path)?;
-    Ok((before, after))
-}
-
-/// A directory beside a keytab, in which another program writes the next one. So the server never reads half
-/// of it. It is removed with the value.
-struct Work {
-    directory: PathBuf,
-    keytab: PathBuf,
-}
-
-impl Work {
-    fn beside(keytab: &Path) -> Result<Work, MembershipError> {
-        let above = keytab.parent().unwrap_or(Path::new("/"));
-        let directory = above.join(format!(".keytab-{}", std::process::id()));
-        let failed = |error| MembershipError::Host(directory.clone(), error);
-        DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
-        Ok(Work { keytab: directory.join(OWN_KEYTAB), directory })
-    }
-
-    /// Begins with the keys of a keytab.
-    fn copy(&self, from: &Path) -> Result<(), MembershipError> {
-        let copied = std::fs::copy(from, &self.keytab);
-        copied.map(|_| ()).map_err(|error| MembershipError::Host(self.keytab.clone(), error))
-    }
-
-    /// Puts the new keytab in the place of `path`, for the owner of its directory alone.
-    fn keep(&self, path: &Path) -> Result<(), MembershipError> {
-        let failed = |error| MembershipError::Host(path.to_owned(), error);
-        let above = path.parent().unwrap_or(Path::new("/"));
-        let owner = match path.metadata() {
-            Ok(there) => there,
-            Err(_) => above.metadata().map_err(failed)?,
-        };
-        std::fs::set_permissions(&self.keytab, Permissions::from_mode(0o600)).map_err(failed)?;
-        std::os::unix::fs::chown(&self.keytab, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
-        std::fs::File::open(&self.keytab).and_then(|file| file.sync_all()).map_err(failed)?;
-        std::fs::rename(&self.keytab, path).map_err(failed)
-    }
-}
-
-impl Drop for Work {
-    fn drop(&mut self) {
-        // An empty directory does no harm.
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
+    words.push(work.keytab().into());
+    let before = keytab.newest();
+    adcli.run_on(&work, realm, "update", words, "")?;
+    Ok((before, read()?.newest()))
 }
 
 /// Whether the realm is an Active Directory that can be joined by `adcli`.
@@ -318,12 +338,95 @@ pub fn is_joinable(realm: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
     fn details_are_read_as_adcli_prints_them() {
         let text = "[domain]\ndomain-name = corp.example\ndomain-short = CORP\n[computer]\ncomputer-sid =\n";
         assert_eq!((detail(text, "domain-short"), detail(text, "computer-sid")), (Some("CORP"), None));
+    }
+
+    /// A keytab with a key of the machine account for each version.
+    fn keytab(versions: &[u8]) -> Vec<u8> {
+        let entry = |kvno: &u8| {
+            let body =
+                [&[0, 1, 0, 1][..], b"R", &[0, 6], b"FILES$", &[0; 4], &[0; 4], &[*kvno], &[0, 18, 0, 0]];
+            let body = body.concat();
+            [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], &body].concat()
+        };
+        [vec![5, 2], versions.iter().flat_map(entry).collect()].concat()
+    }
+
+    /// A program in place of `adcli`, which does `script`. `$K` is its keytab, `$NEW` one with the version 4.
+    fn adcli(directory: &Path, script: &str, limit: Duration) -> Adcli {
+        let (path, new) = (directory.join("adcli"), directory.join("new"));
+        std::fs::write(&new, keytab(&[3, 4])).unwrap();
+        let find = "for word; do [ -n \"$IS\" ] && K=$word; IS=; [ \"$word\" = --host-keytab ] && IS=1; done";
+        let words = format!("echo \"$@\" > {}/words", directory.display());
+        let text = format!("#!/bin/sh\n{find}\n{words}\nNEW={}\n{script}\n", new.display());
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let name = Box::leak(path.display().to_string().into_boxed_str());
+        Adcli { program: Program { name, package: "adcli" }, limit }
+    }
+
+    fn renewed(directory: &Path, script: &str, limit_s: u64) -> Result<(u32, u32), MembershipError> {
+        let adcli = adcli(directory, script, Duration::from_secs(limit_s));
+        renew_by(adcli, |_| Ok("dc1".to_owned()), "R", &directory.join("keytab"), 30)
+    }
+
+    #[test]
+    fn new_keys_are_kept_when_adcli_dies_after_it_has_changed_the_password() {
+        let whole = (keytab(&[3]), keytab(&[3, 4]));
+        for (script, limit_s, keeps) in [
+            ("cp $NEW $K; kill -9 $$", 60, true),
+            ("cp $NEW $K; echo 'adcli: something broke' >&2; exit 1", 60, true),
+            ("cp $NEW $K; exec sleep 60", 1, true),
+            ("kill -9 $$", 60, false),
+            // Half of a key.
+            ("head -c 40 $NEW > $K; exit 1", 60, false),
+            ("rm $K; exit 1", 60, false),
+        ] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("keytab");
+            std::fs::write(&path, &whole.0).unwrap();
+            let why = renewed(directory.path(), script, limit_s).unwrap_err().to_string();
+            let expected = if keeps { &whole.1 } else { &whole.0 };
+            assert_eq!(&std::fs::read(&path).unwrap(), expected, "{script}");
+            assert_eq!(why.contains("the keys of version 4"), keeps, "{script}: {why}");
+        }
+    }
+
+    #[test]
+    fn renewal_adds_keys_and_passes_every_word_also_where_the_realm_has_small_letters() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keytab");
+        std::fs::write(&path, keytab(&[3])).unwrap();
+        assert_eq!(renewed(directory.path(), "cp $NEW $K", 60).unwrap(), (3, 4));
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(renewed(directory.path(), "exit 0", 60).unwrap(), (4, 4), "it was not old enough");
+        let adcli = adcli(directory.path(), "", Duration::from_secs(60));
+        let bytes: Vec<u8> = keytab(&[3]).iter().map(|byte| if *byte == b'R' { b'r' } else { *byte }).collect();
+        std::fs::write(&path, bytes).unwrap();
+        renew_by(adcli, |_| Ok("dc1".to_owned()), "r", &path, 30).unwrap();
+        let words = std::fs::read_to_string(directory.path().join("words")).unwrap();
+        let expected = "update --domain r --domain-controller dc1 --computer-name FILES \
+                        --computer-password-lifetime=30 --host-keytab ";
+        assert!(words.starts_with(expected), "{words}");
+    }
+
+    #[test]
+    fn two_renewals_do_not_run_at_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keytab");
+        std::fs::write(&path, keytab(&[3])).unwrap();
+        let first = Work::beside(&path, "R").unwrap();
+        let why = renewed(directory.path(), "exit 0", 60).unwrap_err();
+        assert!(matches!(why, MembershipError::Busy(_)), "{why}");
+        drop(first);
+        renewed(directory.path(), "exit 0", 60).unwrap();
     }
 
     #[test]

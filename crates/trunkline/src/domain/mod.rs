@@ -3,7 +3,7 @@
 //! Start with [`membership`], which joins, leaves and renews by the programs of the host, and with
 //! [`mod@examine`], which tries each step from the DNS to a ticket for the server and names what is wrong.
 //! [`controllers`] finds the KDCs. [`kdc`] and [`dns`] ask them and the name servers one question each.
-//! [`keytab`] reads the list of the server's keys. [`program`] runs `adcli`, `kinit` and `kvno`.
+//! [`keytab`] reads the list of the server's keys, and [`work`] replaces them. [`program`] runs `adcli`, `kinit` and `kvno`.
 
 pub mod controllers;
 pub mod dns;
@@ -14,13 +14,10 @@ pub mod keytab;
 pub mod membership;
 pub mod program;
 pub mod ticket;
-
-use std::time::Duration;
+pub mod work;
 
 /// The largest difference between two clocks that Kerberos allows by default (RFC 4120 8.2).
 pub const MAX_SKEW_S: u64 = 300;
-/// The longest run of a program of the host.
-pub const PROGRAM_LIMIT: Duration = Duration::from_secs(30);
 /// The command that sets a clock.
 pub const SET_CLOCK: &str = "`timedatectl set-ntp true`, or `chronyd -q 'pool HOST iburst'`";
 

@@ -20,7 +20,7 @@ pub(super) type ResolvedIdentity = Result<Arc<Identity>, PrincipalRefusal>;
 /// The judgment of a token.
 pub(super) struct Judgment {
     pub step: Step,
-    /// The user, if the token proves a password.
+    /// The user, if the token proves a password, or the principal or user that has proved itself before.
     pub user: Option<String>,
     /// The identity, if the token proves a principal.
     pub identity: Option<ResolvedIdentity>,
@@ -37,15 +37,18 @@ impl LogOn<'_, '_> {
         if let Some(job) = self.request.log_on_job.take() {
             // A job that has panicked leaves no result.
             let judged = job.result.lock().take().ok_or(NtStatus::INTERNAL_ERROR)?;
+            let user = judged.acceptor.proved().map(str::to_owned);
             setup.acceptor = Some(judged.acceptor);
-            return Ok(Judgment { step: judged.step, user: None, identity: judged.identity });
+            return Ok(Judgment { step: judged.step, user, identity: judged.identity });
         }
         match &setup.acceptor {
             // The client has not waited for the answer to its last token.
             None => Err(Stop::Fail(NtStatus::REQUEST_NOT_ACCEPTED)),
             Some(acceptor) if acceptor.may_block(token) => Err(self.judge_on_pool(at, token)),
-            Some(_) => {
+            Some(acceptor) => {
+                let proved = acceptor.proved().map(str::to_owned);
                 let (step, user) = self.judge_password(at, token)?;
+                let user = user.or(proved);
                 Ok(Judgment { step, user, identity: None })
             }
         }
@@ -56,7 +59,7 @@ impl LogOn<'_, '_> {
         let setup = &mut self.connection.setups[at];
         let Some(mut acceptor) = setup.acceptor.take() else { return NtStatus::REQUEST_NOT_ACCEPTED.into() };
         let result = Arc::new(Mutex::new(None));
-        self.request.log_on_job = Some(LogOnJob { session: setup.session.id, result: Arc::clone(&result) });
+        self.request.log_on_job = Some(LogOnJob { setup: setup.number, result: Arc::clone(&result) });
         let (server, token, now) = (self.connection.server.clone(), token.to_vec(), self.request.now);
         let resolver = self.config.kerberos.as_ref().map(|kerberos| Arc::clone(&kerberos.resolver));
         Stop::Park(ParkReason::LogOn(Box::new(move || {

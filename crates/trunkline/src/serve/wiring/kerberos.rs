@@ -1,6 +1,8 @@
 //! Joins MIT's GSSAPI with the log-on: the mechanism for [`auth`], and the users of the realm as principals.
 
 use std::collections::HashMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use ::kerberos::pac::{NoLogon, Pac, PacError};
@@ -23,6 +25,13 @@ pub fn configure(config: &Config, users: &[UserConfig], domain_users: DomainUser
         Library::load().inspect_err(|why| tracing::error!("no log-ons with tickets: {why}")).ok()?;
     let replay_cache = config.server.state_dir.value.join(REPLAY_CACHE);
     let (keytab, allowed) = (&domain.keytab.value, &domain.encryption_types.value);
+    if is_for_everyone(keytab) {
+        tracing::warn!(
+            keytab = %keytab.display(),
+            "every user of this host can read the server's keys and log on as anybody: `chmod 600` the \
+             keytab and make new keys (`trunkline domain renew`, or `ktadd` in a plain realm)"
+        );
+    }
     let credentials = AcceptorCredentials::new(&library, keytab, &replay_cache, allowed)
         .inspect_err(|why| {
             tracing::error!(keytab = %keytab.display(), "no log-ons with tickets until a reload: {why}");
@@ -32,6 +41,11 @@ pub fn configure(config: &Config, users: &[UserConfig], domain_users: DomainUser
         mechanism: Arc::new(GssMechanism { credentials: Arc::new(credentials) }),
         resolver: Arc::new(RealmUsers::new(domain, &realm.value, users, domain_users)),
     })
+}
+
+/// Whether every user of the host can read a file.
+fn is_for_everyone(file: &Path) -> bool {
+    file.metadata().is_ok_and(|found| found.permissions().mode() & 0o004 != 0)
 }
 
 /// MIT's mechanism with the server's keys.
@@ -122,7 +136,14 @@ impl PrincipalResolver for RealmUsers {
         let Some(user) = self.users.get(&name.to_lowercase()) else {
             return self.domain_users.resolve(name, ticket, wall_ns);
         };
-        self.check_account(name, ticket, wall_ns)?;
+        let is_directory = self.check_account(name, ticket, wall_ns)?;
+        // RFC 4120 6.2: a realm may have both `ann` and `Ann`. Active Directory cannot (MS-KILE 3.3.5.6).
+        if !is_directory && user.identity.name != name {
+            let local = &user.identity.name;
+            return Err(unknown(&format!(
+                "is not the local user `{local}`: in a realm that is no Active Directory the case counts"
+            )));
+        }
         if user.enabled { Ok(Arc::clone(&user.identity)) } else { Err(PrincipalRefusal::Disabled) }
     }
 }
@@ -131,24 +152,26 @@ impl RealmUsers {
     /// Checks that the account behind a ticket has the name of its principal. A KDC of Active Directory finds
     /// accounts by other names too (MS-KILE 3.3.5.6.1): a principal `backup` may be the machine account
     /// `backup$`, or an account that gave itself this UPN, and any user may create such an account.
+    ///
+    /// Returns whether the ticket is one of Active Directory.
     fn check_account(
         &self,
         name: &str,
         ticket: &KerberosTicket,
         wall_ns: i64,
-    ) -> Result<(), PrincipalRefusal> {
+    ) -> Result<bool, PrincipalRefusal> {
         let refused = |why: String| PrincipalRefusal::Unknown(format!("`{}` {why}", ticket.principal));
         let is_by_machine_account = ticket.service.split('@').next().is_some_and(|name| name.ends_with('$'));
         match ticket.pac.as_deref().map(Pac::parse) {
             Some(Ok(pac)) if pac.name.to_lowercase() != name.to_lowercase() => {
                 Err(refused(format!("is the account `{}` of its domain", pac.name)))
             }
-            Some(Ok(pac)) => pac.check_logon(wall_ns).map_err(|why| match why {
+            Some(Ok(pac)) => pac.check_logon(wall_ns).map(|()| true).map_err(|why| match why {
                 NoLogon::Disabled => PrincipalRefusal::Disabled,
                 other => refused(format!("may not log on: {other}")),
             }),
             None | Some(Err(PacError::Missing { .. })) if !self.is_directory && !is_by_machine_account => {
-                Ok(())
+                Ok(false)
             }
             None => Err(refused("has a ticket without a PAC that this server's key has signed".to_owned())),
             Some(Err(why)) => Err(refused(format!("has a PAC that cannot be used: {why}"))),
@@ -158,7 +181,7 @@ impl RealmUsers {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
+    use std::fs::Permissions;
     use std::time::Duration;
 
     use super::super::domain_users::DomainIds;
@@ -201,7 +224,13 @@ mod tests {
 
     #[test]
     fn principals_of_the_realm_are_local_users_and_no_others_are() {
-        assert_eq!(resolve("ann@EXAMPLE.NET").as_deref(), Ok("Ann"));
+        assert_eq!(resolve("Ann@EXAMPLE.NET").as_deref(), Ok("Ann"));
+        // MIT's KDC may have `ann` too, and that is somebody else.
+        let why = resolve("ann@EXAMPLE.NET").unwrap_err().to_string();
+        assert_eq!(
+            why,
+            "`ann@EXAMPLE.NET` is not the local user `Ann`: in a realm that is no Active Directory the case counts"
+        );
         assert_eq!(resolve("eve@EXAMPLE.NET"), Err(PrincipalRefusal::Disabled));
         for other in [
             "ann@OTHER.NET",
@@ -215,6 +244,16 @@ mod tests {
         ] {
             assert!(matches!(resolve(other), Err(PrincipalRefusal::Unknown(_))), "{other}");
         }
+    }
+
+    #[test]
+    fn a_keytab_that_all_can_read_is_told_from_one_for_a_group() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for (mode, is_open) in [(0o600, false), (0o640, false), (0o644, true), (0o604, true)] {
+            std::fs::set_permissions(file.path(), Permissions::from_mode(mode)).unwrap();
+            assert_eq!(is_for_everyone(file.path()), is_open, "{mode:o}");
+        }
+        assert!(!is_for_everyone(Path::new("/no/such/keytab")));
     }
 
     #[test]

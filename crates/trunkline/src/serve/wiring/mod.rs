@@ -413,7 +413,7 @@ impl AssembledServer {
         accounts::apply(&plan.config, &accounts, &mut settings);
         let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
         settings.kerberos = kerberos::configure(&plan.config, &users, domain_users);
-        names::set_machine_accounts(&mut settings.target, &plan.config.domain);
+        names::set_realm_names(&mut settings.target, &plan.config.domain);
         settings.ntlm = plan.config.domain.ntlm.value != Ntlm::Off;
         self.server.set_config(settings);
         self.addresses.configure(&plan.config.server);

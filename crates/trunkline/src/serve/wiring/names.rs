@@ -18,17 +18,24 @@ pub fn target_rule(server: &Server) -> smb::TargetRule {
     names.retain(|name| !name.is_empty());
     names.sort_unstable();
     names.dedup();
-    smb::TargetRule { spn: server.spn.value, names, is_complete: server.spn_names.is_some() }
+    smb::TargetRule {
+        spn: server.spn.value,
+        names,
+        realm_names: Vec::new(),
+        is_complete: server.spn_names.is_some(),
+    }
 }
 
-/// Adds the machine account of the keytab, such as `FILES$`, to the names. A ticket of Active Directory for
-/// any name of the server is encrypted with that account's key, and MIT's library calls the service by the
-/// first entry of the keytab with the key. Clients cannot mean another server by it.
-pub fn set_machine_accounts(rule: &mut smb::TargetRule, domain: &Domain) {
-    rule.names.retain(|name| !name.ends_with('$'));
+/// Sets the names that the server has in its realm: those of the configuration, and the machine account of
+/// the keytab, such as `FILES$`. A ticket of Active Directory for any name of the server is encrypted with
+/// that account's key, and MIT's library calls the service by the first entry of the keytab with the key.
+/// Clients cannot mean another server by it.
+pub fn set_realm_names(rule: &mut smb::TargetRule, domain: &Domain) {
+    rule.realm_names.clear();
     let Some(realm) = &domain.realm else { return };
+    rule.realm_names.clone_from(&domain.names.value);
     let keytab = Keytab::read(&domain.keytab.value).unwrap_or_default().of_realm(&realm.value);
-    rule.names.extend(keytab.machine_account().map(str::to_owned));
+    rule.realm_names.extend(keytab.machine_account().map(str::to_owned));
 }
 
 #[cfg(test)]
@@ -52,21 +59,29 @@ mod tests {
     }
 
     #[test]
-    fn the_machine_account_of_the_keytab_is_a_name_and_no_longer_than_it_is_there() {
+    fn aliases_and_the_machine_account_are_names_and_no_longer_than_they_are_there() {
         // Lengths, one component, realm, name; then name type, time, version, and no key.
         let body =
             [&[0, 1, 0, 1][..], b"R", &[0, 6], b"FILES$", &[0; 4], &[0; 4], &[2], &[0, 18, 0, 0]].concat();
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         let path = std::env::temp_dir().join(format!("trunkline-names-{}.keytab", std::process::id()));
         std::fs::write(&path, [&[5, 2][..], &length, &body].concat()).unwrap();
-        let text = |realm: &str| format!("[domain]\nrealm = \"{realm}\"\nkeytab = \"{}\"\n", path.display());
+        let text = |realm: &str, names: &str| {
+            let keytab = path.display();
+            format!("[domain]\nrealm = \"{realm}\"\nkeytab = \"{keytab}\"\nnames = [{names}]\n")
+        };
         let domain = |text: &str| read::parse("t", text, Path::new("/")).unwrap().domain;
         let mut known = rule("");
-        let has = |rule: &smb::TargetRule| rule.names.iter().any(|name| name == "FILES$");
-        set_machine_accounts(&mut known, &domain(&text("R")));
-        assert!(has(&known));
-        set_machine_accounts(&mut known, &domain(&text("OTHER")));
-        assert!(!has(&known));
+        let own = known.names.clone();
+        set_realm_names(&mut known, &domain(&text("R", "\"nas.r.example\", \"old.r.example\"")));
+        assert_eq!(known.realm_names, ["nas.r.example", "old.r.example", "FILES$"]);
+        set_realm_names(&mut known, &domain(&text("R", "\"nas.r.example\"")));
+        assert_eq!(known.realm_names, ["nas.r.example", "FILES$"]);
+        set_realm_names(&mut known, &domain(&text("OTHER", "")));
+        assert!(known.realm_names.is_empty());
+        set_realm_names(&mut known, &domain("[domain]\nnames = [\"nas.r.example\"]\n"));
+        assert!(known.realm_names.is_empty(), "the server is in no realm");
+        assert_eq!(known.names, own);
         std::fs::remove_file(&path).unwrap();
     }
 
