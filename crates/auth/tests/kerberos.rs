@@ -179,6 +179,11 @@ fn a_later_choice_needs_codes_of_both_sides_over_the_list() {
         let early = response(Some(b"request"), Some(wrong));
         assert_eq!(refused(&mut asked(), &early), Refusal::WrongMechListMic);
     }
+    // The principal is known, for the audit.
+    for (mut acceptor, token) in [(accepted(), response(None, Some(b""))), (asked(), early)] {
+        step(&mut acceptor, &token);
+        assert_eq!(acceptor.proved(), Some("bob@EXAMPLE.NET"));
+    }
     assert_eq!(refused(&mut accepted(), &response(None, None)), Refusal::OutOfTurn);
     assert_eq!(refused(&mut accepted(), &response(Some(b"request"), None)), Refusal::OutOfTurn);
 }

@@ -1,14 +1,16 @@
 //! Log-ons with Kerberos tickets: on the blocking pool, with the ticket's keys, until the ticket ends.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use auth::Cipher;
 use auth::spnego::{self, KERBEROS, NegTokenInit};
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags};
-use smb_wire::{NtStatus, SmbCommand};
-use testkit::smb::client::{OpenFile, USER};
-use testkit::smb::ticket::{REALM, kerberos, ticket};
+use smb_wire::{Header, NtStatus, SmbCommand};
+use testkit::smb::client::{OpenFile, Transcript, USER};
+use testkit::smb::peer::sign_with;
+use testkit::smb::ticket::{REALM, SESSION_KEY, kerberos, ticket};
 use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -119,6 +121,66 @@ fn a_ticket_is_judged_off_the_connections_thread_and_nothing_overtakes_it() {
     assert_eq!(refused.status(), NtStatus::REQUEST_NOT_ACCEPTED);
     peer.run_jobs();
     assert_eq!(peer.answer(first).expect("the log-on goes on").status(), NtStatus::SUCCESS);
+}
+
+#[test]
+fn a_second_binding_while_a_ticket_is_judged_does_not_change_the_channels_key() {
+    let world = world();
+    let dial = Dial::default();
+    let main = logged_on(&world, &dial, HOUR);
+    let mut peer = world.peer();
+    let preauth = peer.negotiate_hashed(&dial);
+    (peer.holds_jobs, peer.session_id) = (true, main.session_id);
+    let token = token(&ticket(&of(USER), HOUR));
+    let mut keys = main.keys[&main.session_id].clone();
+    let bind = |peer: &mut Peer| {
+        let flags = RequestFlags::BINDING;
+        let mut message = peer.message(SmbCommand::SessionSetup, |out| {
+            session_setup::Request { flags, ..request(&token) }.write(out);
+        });
+        sign_with(&keys.session, &mut message);
+        let id = Header::parse(&message).expect("a header").message_id();
+        (id, message)
+    };
+    let (first, message) = bind(&mut peer);
+    // Client and server make the channel's key from this message alone.
+    let mut transcript = Transcript(preauth);
+    transcript.add(&message);
+    peer.deliver(message);
+    let (second, message) = bind(&mut peer);
+    peer.deliver(message);
+    let refused = peer.answer(second).expect("it is refused at once");
+    assert_eq!(refused.status(), NtStatus::REQUEST_NOT_ACCEPTED);
+    let key = SESSION_KEY.first_chunk().expect("it is longer");
+    keys.signer = Rc::new(smb::keys::signer(dial.protection(), key, &transcript.0));
+    peer.keys.insert(main.session_id, keys);
+    peer.run_jobs();
+    let bound = peer.answer(first).expect("the binding goes on");
+    assert_eq!((bound.status(), bound.is_signed), (NtStatus::SUCCESS, true), "its signature was checked");
+    peer.tree_id = main.tree_id;
+    peer.make("by-the-second-channel.txt", b"signed with its key");
+}
+
+#[test]
+fn a_judgment_belongs_to_its_own_binding() {
+    let world = world();
+    let dial = Dial::default();
+    let mut main = logged_on(&world, &dial, HOUR);
+    let mut peer = world.peer();
+    peer.negotiate_hashed(&dial);
+    (peer.holds_jobs, peer.session_id) = (true, main.session_id);
+    let token = token(&ticket(&of(USER), HOUR));
+    let mut message = peer.message(SmbCommand::SessionSetup, |out| {
+        session_setup::Request { flags: RequestFlags::BINDING, ..request(&token) }.write(out);
+    });
+    sign_with(&main.keys[&main.session_id].session, &mut message);
+    let id = Header::parse(&message).expect("a header").message_id();
+    peer.deliver(message);
+    // The session ends while the ticket is judged.
+    main.status(SmbCommand::Logoff, |out| smb_wire::logoff::Request.write(out));
+    peer.run_jobs();
+    let refused = peer.answer(id).expect("an answer");
+    assert_eq!(refused.status(), NtStatus::USER_SESSION_DELETED);
 }
 
 #[test]

@@ -86,13 +86,7 @@ impl TicketExchange {
     }
 
     /// Passes a token to the context. `first` is set if no token of the server has been sent before.
-    fn advance(
-        mut self,
-        token: &[u8],
-        mic: Option<&[u8]>,
-        first: bool,
-        proved: &mut Option<String>,
-    ) -> Turn {
+    fn advance(mut self, token: &[u8], mic: Option<&[u8]>, first: bool, proved: &mut Option<String>) -> Turn {
         let (reply, ticket) = match self.context.step(token)? {
             ContextStep::Continue(reply) => {
                 let reply = self.wrap(NegState::AcceptIncomplete, Some(&reply), None, first);

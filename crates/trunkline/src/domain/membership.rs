@@ -144,12 +144,7 @@ const HOST_ADCLI: Adcli = Adcli { program: ADCLI, limit: ADCLI_LIMIT };
 
 impl Adcli {
     /// Runs it and explains a refusal.
-    fn run(
-        self,
-        action: &str,
-        words: Vec<OsString>,
-        password: &str,
-    ) -> Result<ProgramEnd, MembershipError> {
+    fn run(self, action: &str, words: Vec<OsString>, password: &str) -> Result<ProgramEnd, MembershipError> {
         let words = [vec![OsString::from(action)], words].concat();
         let end = self.program.run(&words, &[], password, self.limit)?;
         if end.is_success { Ok(end) } else { Err(explained(&end)) }
@@ -408,7 +403,8 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         assert_eq!(renewed(directory.path(), "exit 0", 60).unwrap(), (4, 4), "it was not old enough");
         let adcli = adcli(directory.path(), "", Duration::from_secs(60));
-        let bytes: Vec<u8> = keytab(&[3]).iter().map(|byte| if *byte == b'R' { b'r' } else { *byte }).collect();
+        let bytes: Vec<u8> =
+            keytab(&[3]).iter().map(|byte| if *byte == b'R' { b'r' } else { *byte }).collect();
         std::fs::write(&path, bytes).unwrap();
         renew_by(adcli, |_| Ok("dc1".to_owned()), "r", &path, 30).unwrap();
         let words = std::fs::read_to_string(directory.path().join("words")).unwrap();
