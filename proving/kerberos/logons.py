@@ -64,7 +64,8 @@ class Link:
 
     def receive(self, count: int) -> list[tuple[int, int, bytes]]:
         """Return status, session and body of the answers, in the order of the requests."""
-        first, found = self.number - count, {}
+        first = self.number - count
+        found: dict[int, tuple[int, int, bytes]] = {}
         while len(found) < count:
             header, body = smb.receive(self.socket)
             status, number = struct.unpack_from("<I", header, 8)[0], struct.unpack_from("<Q", header, 24)[0]
