@@ -243,13 +243,7 @@ impl LogOn<'_, '_> {
             // MS-SMB2 3.3.5.5.3: another user may not take the session over. Its keys and its user stay the
             // same, also when its client sends an anonymous log-on.
             Purpose::Again if !is_owner && !login.is_anonymous() => {
-                let (peer, of) = (self.connection.handle.peer.remote, session.user_name());
-                let (id, user) = (session.id, &identity.name);
-                tracing::info!(%peer, session = id, of, user, "session ends: renewed by another");
-                let why = format!("the session that it was to renew belongs to `{of}`");
-                self.tell_refused(setup, user, &why);
-                self.connection.server.end_session(session, self.request.cause());
-                return Err(Stop::Fail(NtStatus::ACCESS_DENIED));
+                return Err(self.end_for_another(setup, &identity.name));
             }
             Purpose::Again => {}
         }
@@ -274,6 +268,16 @@ impl LogOn<'_, '_> {
             flags |= SessionFlags::ENCRYPT_DATA;
         }
         Ok(flags)
+    }
+
+    /// Ends a session that another user was to renew.
+    fn end_for_another(&self, setup: &Setup, user: &str) -> Stop {
+        let session = &setup.session;
+        let (peer, of, id) = (self.connection.handle.peer.remote, session.user_name(), session.id);
+        tracing::info!(%peer, session = id, of, user, "session ends: renewed by another");
+        self.tell_refused(setup, user, &format!("the session that it was to renew belongs to `{of}`"));
+        self.connection.server.end_session(session, self.request.cause());
+        Stop::Fail(NtStatus::ACCESS_DENIED)
     }
 
     /// The user of a log-on, and the account whose key was used.

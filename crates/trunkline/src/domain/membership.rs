@@ -53,7 +53,7 @@ pub enum MembershipError {
     #[error("{}: {}", .0.display(), crate::config::os_error(.1))]
     Host(PathBuf, std::io::Error),
     /// Another command changes the keytab.
-    #[error("another `trunkline domain join` or `renew` is changing {}; wait until it has ended", .0.display())]
+    #[error("another `trunkline domain join` or `renew` changes {}; wait for its end", .0.display())]
     Busy(PathBuf),
     /// `adcli` failed after it had changed the password of the machine account.
     #[error("{why}; the keys of version {kvno}, which it had made before, are in {}", .path.display())]

@@ -3,7 +3,8 @@
 //! Start with [`membership`], which joins, leaves and renews by the programs of the host, and with
 //! [`mod@examine`], which tries each step from the DNS to a ticket for the server and names what is wrong.
 //! [`controllers`] finds the KDCs. [`kdc`] and [`dns`] ask them and the name servers one question each.
-//! [`keytab`] reads the list of the server's keys, and [`work`] replaces them. [`program`] runs `adcli`, `kinit` and `kvno`.
+//! [`keytab`] reads the list of the server's keys, and [`work`] replaces them. [`program`] runs `adcli`,
+//! `kinit` and `kvno`.
 
 pub mod controllers;
 pub mod dns;

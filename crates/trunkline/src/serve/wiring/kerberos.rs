@@ -227,10 +227,7 @@ mod tests {
         assert_eq!(resolve("Ann@EXAMPLE.NET").as_deref(), Ok("Ann"));
         // MIT's KDC may have `ann` too, and that is somebody else.
         let why = resolve("ann@EXAMPLE.NET").unwrap_err().to_string();
-        assert_eq!(
-            why,
-            "`ann@EXAMPLE.NET` is not the local user `Ann`: in a realm that is no Active Directory the case counts"
-        );
+        assert!(why.starts_with("`ann@EXAMPLE.NET` is not the local user `Ann`: "), "{why}");
         assert_eq!(resolve("eve@EXAMPLE.NET"), Err(PrincipalRefusal::Disabled));
         for other in [
             "ann@OTHER.NET",
