@@ -31,6 +31,8 @@ SUITE = "domain"
 # The most that a join may take (number 1 of the issue), and a command with a dead controller beside one that answers.
 JOIN_S = 10.0
 DEAD_S = 5.0
+# The most that a lookup may take that nobody answers: 5 s, and the program's start.
+SILENT_S = 6.0
 # Ten minutes, which Kerberos does not allow.
 AHEAD_S = 600
 COMMAND_S = 60
@@ -39,6 +41,8 @@ PORT = 4450
 # The first id of the domain, and the relative identifier of Domain Users.
 FIRST_ID, DOMAIN_USERS = 100_000, 513
 MAPPING = f'id_mapping = "rid"\nid_range = "{FIRST_ID}-199999"\n'
+# Ids by the attributes of the directory (active_directory.USERS).
+ATTRIBUTES = 'id_mapping = "rfc2307"\nid_range = "20000-29999"\n'
 
 
 class Member:
@@ -75,6 +79,22 @@ class Member:
         if whole != (done.returncode == 0):
             raise RuntimeError(f"domain test ended with {done.returncode} although its steps are {steps}")
         return steps
+
+    def lookup(self, account: object, domain: str, *more: str) -> tuple[subprocess.CompletedProcess[str], float]:
+        """Run `trunkline domain lookup` with these lines of [domain], and return its end and its time."""
+        config = self.state.parent / "lookup.toml"
+        config.write_text(f'[server]\nstate_dir = "{self.state}"\n[domain]\n{domain}')
+        begun = time.monotonic()
+        command = self.inside([server.program(), "domain", "lookup", str(account), "--json", "--config", str(config), *more])
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S, env=environment())
+        return done, time.monotonic() - begun
+
+    def found(self, account: object, domain: str, *more: str) -> dict[str, Any]:
+        """Return the account that `trunkline domain lookup` must find."""
+        done, _ = self.lookup(account, domain, *more)
+        expect(done.returncode == 0, f"{account}: {done.stderr}")
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
 
     def status(self) -> dict[str, Any]:
         """Return the report of `domain status`."""
@@ -230,8 +250,55 @@ def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
             expect((served.share / "after").exists() and done.returncode == 0, f"{done.stdout}{done.stderr}")
             expect("configuration read again" in served.log() and served.log().count("logged on") == 1, served.log()[-800:])
 
+    def lookups() -> str:
+        begun, sid = time.monotonic(), member.status()["domain_sid"]
+        ann = f"{sid}-{relative_id('user', 'ann')}"
+        for mapping, uid, gid in ((ATTRIBUTES, 20_001, 20_000), (MAPPING, FIRST_ID + int(ann.rsplit("-", 1)[1]), FIRST_ID + DOMAIN_USERS)):
+            records = [member.found(account, mapping) for account in ("CORP\\ann", "ANN@corp.example", ann, uid)]
+            expect(all(it == records[0] for it in records), records)
+            found = records[0]
+            expect((found["name"], found["sid"], found["uid"], found["gid"]) == ("CORP\\ann", ann, uid, gid), found)
+            # painters and, since those are members of it, staff.
+            groups = {group["sid"] for group in found["groups"]}
+            wanted = {f"{sid}-{relative_id('group', name)}" for name in ("painters", "staff", "unixusers")} | {f"{sid}-{DOMAIN_USERS}"}
+            expect(groups == wanted, f"{groups} are not {wanted}")
+        staff = f"{sid}-{relative_id('group', 'staff')}"
+        for account in ("CORP\\staff", staff, 20_101):
+            found = member.found(account, ATTRIBUTES, "--group")
+            expect((found["sid"], found["gid"]) == (staff, 20_101), found)
+        done, _ = member.lookup("CORP\\dora", ATTRIBUTES)
+        expect(done.returncode == 2 and "no range of the id mapping covers it" in done.stderr, done)
+        done, _ = member.lookup("CORP\\nobody-there", ATTRIBUTES)
+        expect(done.returncode == 2 and "neither the directory nor the host" in done.stderr, done)
+        return f"13 lookups took {time.monotonic() - begun:.1f} s"
+
+    def attributes() -> None:
+        with Served(member, ATTRIBUTES) as served:
+            well("carl", "put /etc/passwd attributed")
+            at = (served.share / "attributed").stat()
+            expect((at.st_uid, at.st_gid) == (20_003, 20_000), f"it is of {at.st_uid}:{at.st_gid}")
+            below = served.share / "shared"
+            below.mkdir()
+            os.chown(below, 0, 20_101)
+            below.chmod(0o770)
+            well("ann", "cd shared; put /etc/passwd copy")
+            refused("dora", served, "NT_STATUS_LOGON_FAILURE", "dora@CORP.EXAMPLE", "`uidNumber`")
+
+    def table() -> None:
+        file = member.state.parent / "ids"
+        sid = member.status()["domain_sid"]
+        file.write_text(f"user {sid}-{relative_id('user', 'ann')} 31001\ngroup {sid}-{DOMAIN_USERS} 31002\n")
+        with Served(member, f'id_mapping = "table"\nid_file = "{file}"\n') as served:
+            well("ann", "put /etc/passwd tabled")
+            at = (served.share / "tabled").stat()
+            expect((at.st_uid, at.st_gid) == (31_001, 31_002), f"it is of {at.st_uid}:{at.st_gid}")
+            refused("carl", served, "NT_STATUS_LOGON_FAILURE", "carl@CORP.EXAMPLE", "`id_file`", "no line")
+
+    suite.case("an account by name, UPN, SID and id", lookups)
     suite.case("a user of the domain without an id mapping", unmapped)
     suite.case("a user of the domain by the PAC alone", mapped)
+    suite.case("ids from attributes of the directory", attributes)
+    suite.case("ids from a table", table)
     suite.case("groups of the PAC, nested ones too", groups)
     suite.case("a user outside of the range", small_range)
     suite.case("a share for one user of the domain", by_name)
@@ -323,9 +390,11 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
             took = time.monotonic() - begun
             expect_whole(steps)
             expect(steps["kdc"]["result"] == "remark" and dead in steps["kdc"]["seen"], steps["kdc"])
+            looked, looked_s = member.lookup("CORP\\ann", ATTRIBUTES)
+            expect(looked.returncode == 0 and looked_s <= DEAD_S, f"a lookup took {looked_s:.1f} s: {looked.stderr}")
             again = join("--name", alias)
             expect(took <= DEAD_S and again <= JOIN_S, f"the test took {took:.1f} s, a join {again:.1f} s")
-            return f"with a dead controller first the test took {took:.1f} s, a join {again:.1f} s"
+            return f"with a dead controller first the test took {took:.1f} s, a lookup {looked_s:.1f} s, a join {again:.1f} s"
         finally:
             network.run("nft", "delete", "table", "inet", "dead")
 
@@ -337,6 +406,8 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     def silent() -> None:
         join()
         domain.controllers[0].end()
+        looked, looked_s = member.lookup("CORP\\ann", ATTRIBUTES)
+        expect(looked.returncode == 2 and "does not answer" in looked.stderr and looked_s <= SILENT_S, f"{looked_s:.1f} s: {looked.stderr}")
         expect_fault(member.steps(), "dns", "no name server", "/etc/resolv.conf")
         done = member.run("leave", "--password-file", "-", stdin=PASSWORD)
         expect(done.returncode == 2 and "--keep-account" in done.stderr and member.keytab.exists(), done)

@@ -51,6 +51,20 @@ impl InitiatorContext {
         Ok(InitiatorContext { credentials: Arc::clone(credentials), target, context: Context::new(library) })
     }
 
+    /// A log-on to a service with this principal, such as `ldap/dc1.corp.example@CORP.EXAMPLE`. The library
+    /// then asks no name server for another name of the host.
+    ///
+    /// # Errors
+    /// [`Cause::BadName`](crate::Cause::BadName) and others.
+    pub fn to_principal(
+        credentials: &Arc<InitiatorCredentials>,
+        principal: &str,
+    ) -> Result<InitiatorContext, GssError> {
+        let library = credentials.credential.library();
+        let target = library.name(principal, NameForm::Principal)?;
+        Ok(InitiatorContext { credentials: Arc::clone(credentials), target, context: Context::new(library) })
+    }
+
     /// Begins (without a token), or takes the server's next token. The first turn may ask a server of the
     /// realm for a ticket, so it may block.
     ///

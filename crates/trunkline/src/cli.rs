@@ -392,6 +392,22 @@ pub enum DomainCommand {
         #[command(flatten)]
         location: LocationArgs,
     },
+    /// Ask the domain's directory and the host for a user or a group, and show its SID, ids and groups; exit
+    /// status 1 if there is none
+    Lookup {
+        /// Name such as `CORP\\bob` or `bob@corp.example`, SID or uid
+        #[arg(value_name = "ACCOUNT")]
+        account: String,
+        /// Look for a group, so that a number is a gid
+        #[arg(long)]
+        group: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        /// The server or the state directory to work on.
+        #[command(flatten)]
+        location: LocationArgs,
+    },
     /// Give the machine account a new password and add its keys; sessions and tickets stay
     Renew {
         /// Do so only if the password is older than this; 0 is always

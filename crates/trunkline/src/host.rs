@@ -1,12 +1,19 @@
 //! The users and groups of the host, and the address by which clients reach it.
 
 use std::net::{IpAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// The users and groups of the host's own files.
-#[derive(Debug, Default)]
+use identity::Silent;
+use identity::host::{HostAccounts, HostUser, Nss};
+use parking_lot::Mutex;
+
+/// The longest wait for the host's user database.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The users and groups of the host, as its own configuration (nsswitch.conf) finds them.
 pub struct UserDatabase {
-    passwd: String,
-    group: String,
+    accounts: HostAccounts,
 }
 
 /// The ids of a user on the host.
@@ -21,64 +28,75 @@ pub struct Ids {
 }
 
 impl UserDatabase {
-    /// Reads `/etc/passwd` and `/etc/group`; a file that is missing counts as empty.
-    pub fn read() -> UserDatabase {
-        let file = |path| std::fs::read_to_string(path).unwrap_or_default();
-        UserDatabase { passwd: file("/etc/passwd"), group: file("/etc/group") }
+    /// The database of this host.
+    ///
+    /// # Errors
+    /// The host's error if it gives no thread.
+    pub fn of_host() -> std::io::Result<UserDatabase> {
+        Ok(UserDatabase { accounts: accounts()? })
     }
 
     /// The ids for `name`. They are `uid` and `gid` if given. Otherwise they are those of the host's user of
     /// that name if the server runs as root, and else those of the process.
-    pub fn ids(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Ids {
+    ///
+    /// # Errors
+    /// [`Silent`] if the host's database does not answer. A user whom it may know must not act as the process.
+    pub fn ids(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<Ids, Silent> {
         let root = rustix::process::geteuid().is_root();
         self.ids_for(name, uid, gid, root, own())
     }
 
-    fn ids_for(&self, name: &str, uid: Option<u32>, gid: Option<u32>, root: bool, own: (u32, u32)) -> Ids {
-        let by_name = || if root { self.user(|user, _| user == name) } else { None };
+    fn ids_for(
+        &self,
+        name: &str,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        root: bool,
+        own: (u32, u32),
+    ) -> Result<Ids, Silent> {
+        let deadline = Instant::now() + ANSWER_LIMIT;
         let found = match uid {
-            Some(uid) => self.user(|_, id| id == uid).or(Some((String::new(), uid, uid))),
-            None => by_name(),
+            Some(uid) => {
+                let unknown = || HostUser { name: String::new(), uid, gid: uid, groups: Vec::new() };
+                Some(self.accounts.user(uid, deadline)?.unwrap_or_else(unknown))
+            }
+            None if root => self.accounts.user_named(name, deadline)?,
+            None => None,
         };
-        match found {
-            Some((user, uid, group)) => Ids { uid, gid: gid.unwrap_or(group), groups: self.groups(&user) },
+        Ok(match found {
+            Some(user) => Ids { uid: user.uid, gid: gid.unwrap_or(user.gid), groups: user.groups },
             None => Ids { uid: own.0, gid: gid.unwrap_or(own.1), groups: Vec::new() },
-        }
-    }
-
-    /// All users and groups by name.
-    pub fn names(&self) -> smb::HostNames {
-        let of = |text: &str| -> Vec<(String, u32)> {
-            let one = |line: &str| {
-                let mut fields = line.split(':');
-                let name = fields.next().filter(|name| !name.is_empty())?;
-                Some((name.to_owned(), fields.nth(1)?.parse().ok()?))
-            };
-            text.lines().filter_map(one).collect()
-        };
-        smb::HostNames { users: of(&self.passwd), groups: of(&self.group) }
-    }
-
-    /// Name, uid and gid of the first user that `wanted` accepts.
-    fn user(&self, wanted: impl Fn(&str, u32) -> bool) -> Option<(String, u32, u32)> {
-        self.passwd.lines().find_map(|line| {
-            let mut fields = line.split(':');
-            let name = fields.next()?;
-            let uid = fields.nth(1)?.parse().ok()?;
-            let gid = fields.next()?.parse().ok()?;
-            wanted(name, uid).then(|| (name.to_owned(), uid, gid))
         })
     }
+}
 
-    /// The groups that list `user` as a member.
-    fn groups(&self, user: &str) -> Vec<u32> {
-        let groups = self.group.lines().filter_map(|line| {
-            let mut fields = line.split(':');
-            let gid = fields.nth(2)?.parse().ok()?;
-            fields.next()?.split(',').any(|member| !user.is_empty() && member == user).then_some(gid)
-        });
-        groups.collect()
+/// The threads that ask the host's user database. The process has them once.
+///
+/// # Errors
+/// The host's error if it gives no thread.
+pub fn accounts() -> std::io::Result<HostAccounts> {
+    static ACCOUNTS: Mutex<Option<HostAccounts>> = Mutex::new(None);
+    let mut accounts = ACCOUNTS.lock();
+    if let Some(accounts) = &*accounts {
+        return Ok(accounts.clone());
     }
+    Ok(accounts.insert(HostAccounts::start(Arc::new(Nss))?).clone())
+}
+
+/// The users and groups of the host's own files, which can be listed. Those of a directory cannot.
+pub fn listed_names() -> smb::HostNames {
+    let of = |path: &str| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines().filter_map(name_and_id).collect()
+    };
+    smb::HostNames { users: of("/etc/passwd"), groups: of("/etc/group") }
+}
+
+/// Name and number of a line of /etc/passwd or /etc/group.
+fn name_and_id(line: &str) -> Option<(String, u32)> {
+    let mut fields = line.split(':');
+    let name = fields.next().filter(|name| !name.is_empty())?;
+    Some((name.to_owned(), fields.nth(1)?.parse().ok()?))
 }
 
 /// User and group id of this process.
@@ -100,23 +118,52 @@ pub fn main_address() -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Error, ErrorKind};
+
+    use identity::host::{HostDatabase, HostGroup};
+
     use super::*;
+
+    /// A database with one user, which fails for the name `slow`.
+    struct OnlyAnn;
+
+    impl HostDatabase for OnlyAnn {
+        fn user_named(&self, name: &str) -> std::io::Result<Option<HostUser>> {
+            match name {
+                "ann" => self.user(1000),
+                "slow" => Err(Error::from(ErrorKind::TimedOut)),
+                _ => Ok(None),
+            }
+        }
+        fn user(&self, uid: u32) -> std::io::Result<Option<HostUser>> {
+            let ann = HostUser { name: "ann".to_owned(), uid: 1000, gid: 100, groups: vec![29] };
+            Ok((uid == 1000).then_some(ann))
+        }
+        fn group_named(&self, _: &str) -> std::io::Result<Option<HostGroup>> {
+            Ok(None)
+        }
+        fn group(&self, _: u32) -> std::io::Result<Option<HostGroup>> {
+            Ok(None)
+        }
+    }
 
     #[test]
     fn ids_come_from_the_setting_the_host_or_the_process() {
-        let accounts = UserDatabase {
-            passwd: "root:x:0:0::/:/bin/sh\nbroken\nann:x:1000:100:Ann:/home/ann:/bin/sh\n".to_owned(),
-            group: "users:x:100:\naudio:x:29:bob,ann\nempty:x:30:\n".to_owned(),
-        };
-        let ids = |uid, gid, groups: &[u32]| Ids { uid, gid, groups: groups.to_vec() };
-        let names = accounts.names();
-        assert_eq!(names.users, [("root".to_owned(), 0), ("ann".to_owned(), 1000)]);
-        assert_eq!(names.groups[1], ("audio".to_owned(), 29));
+        let accounts = UserDatabase { accounts: HostAccounts::start(Arc::new(OnlyAnn)).unwrap() };
+        let ids = |uid, gid, groups: &[u32]| Ok(Ids { uid, gid, groups: groups.to_vec() });
         assert_eq!(accounts.ids_for("ann", None, None, true, (0, 0)), ids(1000, 100, &[29]));
         assert_eq!(accounts.ids_for("ann", None, None, false, (5, 6)), ids(5, 6, &[]));
         assert_eq!(accounts.ids_for("x", Some(1000), None, false, (5, 6)), ids(1000, 100, &[29]));
         assert_eq!(accounts.ids_for("x", Some(7), Some(8), true, (0, 0)), ids(7, 8, &[]));
         assert_eq!(accounts.ids_for("x", Some(7), None, true, (0, 0)), ids(7, 7, &[]));
         assert_eq!(accounts.ids_for("x", None, None, true, (0, 0)), ids(0, 0, &[]));
+        // A silent database makes nobody root.
+        assert!(accounts.ids_for("slow", None, None, true, (0, 0)).is_err());
+    }
+
+    #[test]
+    fn names_of_files_are_listed() {
+        assert_eq!(name_and_id("ann:x:1000:100:Ann:/home/ann:/bin/sh"), Some(("ann".to_owned(), 1000)));
+        assert_eq!((name_and_id("broken"), name_and_id(":x:5:")), (None, None));
     }
 }

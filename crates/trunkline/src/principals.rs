@@ -94,7 +94,7 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPri
     let store = state.store();
     let stored: BTreeMap<String, StoredUser> =
         store.users()?.into_iter().map(|user| (user.name.to_lowercase(), user)).collect();
-    let host = UserDatabase::read();
+    let host = UserDatabase::of_host()?;
     let mut principals = BTreeMap::new();
     for (key, user) in &config.users {
         let known = stored.get(key);
@@ -161,7 +161,7 @@ fn configured(
     password_from: PasswordFrom,
     store: &Store,
     host: &UserDatabase,
-) -> Result<LogonPrincipal, StoreError> {
+) -> anyhow::Result<LogonPrincipal> {
     let uid = user.uid.as_ref().map(|own| own.value).or(known.and_then(|known| known.uid));
     let gid = user.gid.as_ref().map(|own| own.value).or(known.and_then(|known| known.gid));
     let base = StoredUser {
@@ -182,8 +182,10 @@ fn configured(
     Ok(principal)
 }
 
-fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> Result<LogonPrincipal, StoreError> {
-    let ids = host.ids(&user.name, user.uid, user.gid);
+fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> anyhow::Result<LogonPrincipal> {
+    let ids = host
+        .ids(&user.name, user.uid, user.gid)
+        .map_err(|why| anyhow::anyhow!("user `{}`: {why}; or give the user a `uid`", user.name))?;
     Ok(LogonPrincipal {
         sid: store.identity().user_sid(store.rid(&user.name)?),
         name: user.name.clone(),

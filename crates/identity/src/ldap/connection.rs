@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::ber::{self, BerError};
-use super::message::{self, LdapEntry, LdapResult, LdapSearch, Reply};
+use super::message::{self, Filter, LdapEntry, LdapResult, LdapSearch, Reply, Scope};
 
 /// The largest message of a server.
 const MOST_BYTES: usize = 16 << 20;
@@ -186,6 +186,38 @@ impl LdapConnection {
             if cookie.is_empty() {
                 return Ok(entries);
             }
+        }
+    }
+
+    /// All values of an attribute of one entry. A server returns those of a large attribute in ranges
+    /// (MS-ADTS 3.1.1.3.1.3.3).
+    ///
+    /// # Errors
+    /// [`LdapError`].
+    pub fn all_values(
+        &mut self,
+        name: &str,
+        attribute: &str,
+        deadline: Instant,
+    ) -> Result<Vec<Vec<u8>>, LdapError> {
+        let filter = Filter::Present("objectClass");
+        let (mut values, mut wanted) = (Vec::new(), attribute.to_owned());
+        loop {
+            let attributes = [wanted.as_str()];
+            let search =
+                LdapSearch { base: name, scope: Scope::Base, filter: &filter, attributes: &attributes };
+            let mut next = None;
+            for entry in self.search(&search, deadline)? {
+                for (found, more) in entry.attributes {
+                    next = next.or(message::rest_of_range(&found, attribute)).filter(|_| !more.is_empty());
+                    values.extend(more);
+                }
+            }
+            if values.len() > MOST_ENTRIES {
+                return Err(LdapError::Protocol("too many values"));
+            }
+            let Some(from) = next else { return Ok(values) };
+            wanted = format!("{attribute};range={from}-*");
         }
     }
 

@@ -17,8 +17,10 @@ use crate::sync::lock;
 
 /// The time for which a domain controller is not asked after it failed.
 const REST: Duration = Duration::from_secs(60);
-/// The time that one domain controller has to answer if there is another one.
+/// The time that one domain controller has to answer if there is another one, or an idle connection to it.
 const FIRST_TRY: Duration = Duration::from_secs(2);
+/// The number of idle connections.
+const MOST_IDLE: usize = 8;
 /// The groups of one search. Active Directory limits the size of a filter.
 const GROUPS_AT_ONCE: usize = 200;
 /// ACCOUNTDISABLE and the types of accounts that log on (MS-SAMR 2.2.1.12).
@@ -52,11 +54,11 @@ pub trait Locator: Send + Sync {
     /// The reason, for the log.
     fn controllers(&self, deadline: Instant) -> Result<Vec<DomainController>, String>;
 
-    /// A new log-on to the LDAP service of this host.
+    /// A new log-on to the LDAP service of this host. Getting a ticket may block, until the deadline.
     ///
     /// # Errors
     /// The reason, for the log.
-    fn log_on(&self, host: &str) -> Result<Box<dyn SaslContext>, String>;
+    fn log_on(&self, host: &str, deadline: Instant) -> Result<Box<dyn SaslContext>, String>;
 }
 
 /// The settings of a directory.
@@ -66,14 +68,26 @@ pub struct LdapSettings {
     pub realm: Arc<str>,
     /// The distinguished name of the base, such as `DC=corp,DC=example`.
     pub base: String,
+    /// The domain's SID. Only groups of the domain count: a directory may name groups of this machine too.
+    pub domain: Option<Sid>,
 }
 
 impl LdapSettings {
     /// The settings of a domain of Active Directory, whose base follows from its name.
     #[must_use]
-    pub fn of_realm(realm: &str) -> LdapSettings {
+    pub fn of_realm(realm: &str, domain: Option<Sid>) -> LdapSettings {
         let parts: Vec<String> = realm.split('.').map(|part| format!("DC={}", part.to_lowercase())).collect();
-        LdapSettings { realm: realm.to_uppercase().into(), base: parts.join(",") }
+        LdapSettings { realm: realm.to_uppercase().into(), base: parts.join(","), domain }
+    }
+
+    /// Whether a directory may say that a user has this group.
+    fn may_grant(&self, group: &Sid) -> bool {
+        match &self.domain {
+            Some(domain) => group.rid_in(domain).is_some(),
+            // Groups of a controller itself, such as its administrators (S-1-5-32-544), are none of this
+            // server.
+            None => group.authority() == 5 && group.subs().first() == Some(&21),
+        }
     }
 }
 
@@ -85,40 +99,30 @@ pub struct LdapDirectory {
     pub(super) idle: Mutex<Vec<(String, LdapConnection)>>,
     /// The hosts that failed, until when they rest.
     resting: Mutex<HashMap<String, Duration>>,
+    /// The host that answered last. It is asked first, so that a dead one costs time once.
+    preferred: Mutex<Option<String>>,
 }
 
-type LdapJob<'a, T> = &'a dyn Fn(&mut LdapConnection) -> Result<T, LdapError>;
+type LdapJob<'a, T> = &'a dyn Fn(&mut LdapConnection, Instant) -> Result<T, LdapError>;
 
 impl LdapDirectory {
     /// The directory behind these domain controllers.
     #[must_use]
     pub fn new(settings: LdapSettings, locator: Arc<dyn Locator>, clock: Arc<dyn Clock>) -> LdapDirectory {
-        LdapDirectory { settings, locator, clock, idle: Mutex::default(), resting: Mutex::default() }
+        LdapDirectory { settings, locator, clock, idle: Mutex::default(), resting: Mutex::default(), preferred: Mutex::default() }
     }
 
     /// Runs a job on an idle connection, or on a new one to the first domain controller that answers.
     fn with_connection<T>(&self, deadline: Instant, job: LdapJob<'_, T>) -> Result<T, Silent> {
-        // The server may have closed an idle connection. Then a new one is made.
-        let idle = lock(&self.idle).pop();
-        if let Some((host, mut connection)) = idle
-            && let Ok(value) = job(&mut connection)
-        {
-            lock(&self.idle).push((host, connection));
+        if let Some(value) = self.on_idle(deadline, job) {
             return Ok(value);
         }
         let silent = |reason: String| Silent {
             source_name: format!("the directory of {}", self.settings.realm),
             reason,
         };
-        let controllers = self.locator.controllers(deadline).map_err(silent)?;
-        let now = self.clock.now();
-        let (rested, tired): (Vec<_>, Vec<_>) = {
-            let resting = lock(&self.resting);
-            let rests = |one: &DomainController| resting.get(&one.host).is_some_and(|until| now < *until);
-            controllers.into_iter().partition(|one| !rests(one))
-        };
+        let all = self.in_order(self.locator.controllers(deadline).map_err(silent)?);
         let mut reason = "the domain has no domain controller; check its DNS".to_owned();
-        let all: Vec<DomainController> = rested.into_iter().chain(tired).collect();
         for (at, controller) in all.iter().enumerate() {
             let is_last = at + 1 == all.len();
             let until = if is_last { deadline } else { deadline.min(Instant::now() + FIRST_TRY) };
@@ -126,9 +130,50 @@ impl LdapDirectory {
                 Ok(value) => return Ok(value),
                 Err(why) => reason = format!("{}: {why}", controller.host),
             }
-            lock(&self.resting).insert(controller.host.clone(), self.clock.now() + REST);
+            self.rest(&controller.host);
         }
         Err(silent(reason))
+    }
+
+    /// The result on an idle connection. The server may have closed it, or may be gone. Then a new one is made.
+    fn on_idle<T>(&self, deadline: Instant, job: LdapJob<'_, T>) -> Option<T> {
+        let (host, mut connection) = lock(&self.idle).pop()?;
+        let begun = Instant::now();
+        match job(&mut connection, deadline.min(begun + FIRST_TRY)) {
+            Ok(value) => {
+                self.keep(host, connection);
+                Some(value)
+            }
+            Err(_) => {
+                if begun.elapsed() >= FIRST_TRY {
+                    self.rest(&host);
+                }
+                None
+            }
+        }
+    }
+
+    /// The controllers in the order in which they are asked.
+    fn in_order(&self, mut controllers: Vec<DomainController>) -> Vec<DomainController> {
+        let (now, preferred) = (self.clock.now(), lock(&self.preferred).clone());
+        let resting = lock(&self.resting);
+        controllers.sort_by_key(|one| {
+            let rests = resting.get(&one.host).is_some_and(|until| now < *until);
+            (rests, preferred.as_ref() != Some(&one.host))
+        });
+        controllers
+    }
+
+    fn rest(&self, host: &str) {
+        lock(&self.resting).insert(host.to_owned(), self.clock.now() + REST);
+        lock(&self.idle).retain(|(idle, _)| idle != host);
+    }
+
+    fn keep(&self, host: String, connection: LdapConnection) {
+        let mut idle = lock(&self.idle);
+        if idle.len() < MOST_IDLE {
+            idle.push((host, connection));
+        }
     }
 
     fn ask<T>(
@@ -137,11 +182,12 @@ impl LdapDirectory {
         deadline: Instant,
         job: LdapJob<'_, T>,
     ) -> Result<T, LdapError> {
-        let layer = self.locator.log_on(&controller.host).map_err(LdapError::Sasl)?;
+        let layer = self.locator.log_on(&controller.host, deadline).map_err(LdapError::Sasl)?;
         let mut connection = LdapConnection::open(controller.address, layer, deadline)?;
-        let value = job(&mut connection)?;
+        let value = job(&mut connection, deadline)?;
         lock(&self.resting).remove(&controller.host);
-        lock(&self.idle).push((controller.host.clone(), connection));
+        *lock(&self.preferred) = Some(controller.host.clone());
+        self.keep(controller.host.clone(), connection);
         Ok(value)
     }
 
@@ -158,11 +204,8 @@ impl LdapDirectory {
     ) -> Result<Option<SourceUser>, LdapError> {
         let Some(account) = entry.text("sAMAccountName") else { return Ok(None) };
         let sid = sid_of(entry);
-        let any = Filter::Equal("objectClass", b"user".to_vec());
-        let of_user =
-            LdapSearch { base: &entry.name, scope: Scope::Base, filter: &any, attributes: &["tokenGroups"] };
-        let token = connection.search(&of_user, deadline)?;
-        let groups = token.iter().flat_map(|entry| entry.values("tokenGroups"));
+        let groups = connection.all_values(&entry.name, "tokenGroups", deadline)?;
+        let groups = groups.iter().filter_map(|bytes| parse_sid(bytes));
         let domain = sid.and_then(|sid| parent(&sid));
         let primary = domain.zip(entry.number("primaryGroupID")).and_then(|(domain, rid)| domain.child(rid));
         Ok(Some(SourceUser {
@@ -173,7 +216,7 @@ impl LdapDirectory {
             uid: entry.number("uidNumber"),
             gid: entry.number("gidNumber"),
             primary_group: primary,
-            groups: groups.filter_map(|bytes| parse_sid(bytes)).collect(),
+            groups: groups.filter(|group| self.settings.may_grant(group)).collect(),
             nested_included: true,
             gids: Vec::new(),
             disabled: entry.number("userAccountControl").is_some_and(|bits| bits & ACCOUNT_DISABLE != 0),
@@ -214,7 +257,7 @@ impl AccountSource for LdapDirectory {
         let Some(condition) = self.condition(key, "uidNumber") else { return Ok(Vec::new()) };
         // Machines are users too (`objectClass` user), but not contacts and groups.
         let filter = Filter::And(vec![Filter::Equal("objectClass", b"user".to_vec()), condition]);
-        self.with_connection(deadline, &|connection| {
+        self.with_connection(deadline, &|connection, deadline| {
             let entries = connection.search(&self.subtree(&filter, USER_ATTRIBUTES), deadline)?;
             let mut users = Vec::new();
             for entry in &entries {
@@ -234,7 +277,7 @@ impl AccountSource for LdapDirectory {
             }
             let class = Filter::Equal("objectClass", b"group".to_vec());
             let filter = Filter::And(vec![class, Filter::Or(conditions)]);
-            let entries = self.with_connection(deadline, &|connection| {
+            let entries = self.with_connection(deadline, &|connection, deadline| {
                 connection.search(&self.subtree(&filter, GROUP_ATTRIBUTES), deadline)
             })?;
             groups.extend(entries.iter().filter_map(|entry| self.group_of(entry)));

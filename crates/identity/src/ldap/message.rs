@@ -27,6 +27,8 @@ pub enum Filter {
     Or(Vec<Filter>),
     /// An attribute with a value.
     Equal(&'static str, Vec<u8>),
+    /// An attribute with any value.
+    Present(&'static str),
 }
 
 impl Filter {
@@ -38,6 +40,7 @@ impl Filter {
             Filter::Equal(attribute, value) => to.nested(0xa3, |to| {
                 to.octets(attribute.as_bytes()).octets(value);
             }),
+            Filter::Present(attribute) => to.element(0x87, attribute.as_bytes()),
         };
     }
 }
@@ -160,6 +163,16 @@ impl LdapEntry {
         let value: i64 = self.text(attribute)?.parse().ok()?;
         u32::try_from(value).ok().or_else(|| i32::try_from(value).ok().map(i32::cast_unsigned))
     }
+}
+
+/// The number of the first value after those of an attribute that was returned as a range, such as
+/// `member;range=0-1499`; none: it was not, or the range is the last one (`member;range=1500-*`).
+pub(super) fn rest_of_range(found: &str, attribute: &str) -> Option<u32> {
+    let (name, option) = found.split_once(';')?;
+    let (kind, range) = option.split_once('=')?;
+    let (_, last) = range.split_once('-')?;
+    let is_range = name.eq_ignore_ascii_case(attribute) && kind.eq_ignore_ascii_case("range");
+    last.parse::<u32>().ok().filter(|_| is_range)?.checked_add(1)
 }
 
 /// A message of the server.
@@ -331,6 +344,15 @@ mod tests {
         assert_eq!(bob.values("OBJECTSID"), [vec![1, 2], vec![3; 200]]);
         let result = LdapResult { code: 0, text: "fine".to_owned() };
         assert_eq!(parse(&done), Ok((7, Reply::Done(result, b"next".to_vec()))));
+    }
+
+    #[test]
+    fn a_range_says_where_it_goes_on() {
+        let rest = |found| rest_of_range(found, "member");
+        assert_eq!((rest("member;range=0-1499"), rest("Member;Range=1500-2999")), (Some(1500), Some(3000)));
+        for none in ["member", "member;range=1500-*", "memberOf;range=0-9", "member;binary", "member;range=0-4294967295"] {
+            assert_eq!(rest(none), None, "{none}");
+        }
     }
 
     proptest! {

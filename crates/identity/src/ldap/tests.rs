@@ -11,7 +11,7 @@ use volume::security::Sid;
 use super::ber::{BerReader, BerWriter, ENUMERATED, INTEGER, SEQUENCE, SET, message_length};
 use super::connection::{SaslContext, SaslTurn};
 use super::{DomainController, LdapDirectory, LdapSettings, Locator};
-use crate::clock::ManualClock;
+use crate::clock::{Clock, ManualClock};
 use crate::names::AccountKey;
 use crate::source::AccountSource;
 
@@ -142,8 +142,14 @@ fn serve(mut stream: TcpStream, layers: u8) {
             return;
         }
         let has = |text: &[u8]| message.windows(text.len()).any(|part| part == text);
-        let replies = if has(b"tokenGroups") {
-            [entry(id, "CN=bob", &[("tokenGroups", &sid_bytes(7))]), done(id, b"")].concat()
+        let replies = if has(b"tokenGroups;range=1-*") {
+            [entry(id, "CN=bob", &[("tokenGroups;range=1-*", &sid_bytes(8))]), done(id, b"")].concat()
+        } else if has(b"tokenGroups") {
+            // A directory has no say about the administrators of this server.
+            let builtin: &[u8] = &[1, 2, 0, 0, 0, 0, 0, 5, 32, 0, 0, 0, 32, 2, 0, 0];
+            let first: &[(&str, &[u8])] =
+                &[("tokenGroups;range=0-0", &sid_bytes(7)), ("tokenGroups", builtin)];
+            [entry(id, "CN=bob", first), done(id, b"")].concat()
         } else if has(b"page two") {
             let bob: &[(&str, &[u8])] = &[
                 ("sAMAccountName", b"bob"),
@@ -186,17 +192,23 @@ impl Locator for Fixed {
         };
         Ok(self.0.iter().enumerate().map(one).collect())
     }
-    fn log_on(&self, _: &str) -> Result<Box<dyn SaslContext>, String> {
+    fn log_on(&self, _: &str, _: Instant) -> Result<Box<dyn SaslContext>, String> {
         self.1.fetch_add(1, SeqCst);
         Ok(Box::new(TurnedBits))
     }
 }
 
 fn directory(addresses: Vec<SocketAddr>) -> (LdapDirectory, Arc<Fixed>) {
+    let (directory, locator, _) = directory_and_clock(addresses);
+    (directory, locator)
+}
+
+fn directory_and_clock(addresses: Vec<SocketAddr>) -> (LdapDirectory, Arc<Fixed>, Arc<ManualClock>) {
     let locator = Arc::new(Fixed(addresses, AtomicUsize::new(0)));
     let as_locator: Arc<dyn Locator> = Arc::<Fixed>::clone(&locator);
     let clock = Arc::new(ManualClock::default());
-    (LdapDirectory::new(LdapSettings::of_realm("corp.example"), as_locator, clock), locator)
+    let as_clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+    (LdapDirectory::new(LdapSettings::of_realm("corp.example", Some(Sid::new(5, &[21, 1, 2, 3]))), as_locator, as_clock), locator, clock)
 }
 
 fn soon() -> Instant {
@@ -210,7 +222,7 @@ fn a_user_is_read_sealed_and_in_pages_over_one_connection() {
         let bob = directory.users(&AccountKey::Sid(sid(4)), soon()).unwrap().remove(0);
         assert_eq!((bob.account.as_str(), bob.sid, bob.uid), ("bob", Some(sid(4)), Some(2000)));
         assert_eq!(bob.primary_group, Some(Sid::new(5, &[21, 1, 2, 3, 513])));
-        assert!(bob.groups == [sid(7)] && bob.disabled && bob.nested_included);
+        assert!(bob.groups == [sid(7), sid(8)] && bob.disabled && bob.nested_included);
     }
     assert_eq!(locator.1.load(SeqCst), 1);
     // Names of other realms are not asked for.
@@ -221,13 +233,16 @@ fn a_user_is_read_sealed_and_in_pages_over_one_connection() {
 #[test]
 fn a_dead_controller_is_passed_over_and_rests() {
     let dead = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let (directory, locator) = directory(vec![dead, server(4)]);
+    let (directory, locator, clock) = directory_and_clock(vec![dead, server(4)]);
     assert_eq!(directory.users(&AccountKey::Id(2000), soon()).unwrap().len(), 1);
     assert_eq!(locator.1.load(SeqCst), 2);
-    // A second connection goes to the living one at once.
-    crate::sync::lock(&directory.idle).clear();
-    assert_eq!(directory.users(&AccountKey::Id(2000), soon()).unwrap().len(), 1);
-    assert_eq!(locator.1.load(SeqCst), 3);
+    // Further connections go to the living one at once, also when the rest is over.
+    for (after_s, log_ons) in [(0, 3), (3600, 4)] {
+        clock.advance(Duration::from_secs(after_s));
+        crate::sync::lock(&directory.idle).clear();
+        assert_eq!(directory.users(&AccountKey::Id(2000), soon()).unwrap().len(), 1);
+        assert_eq!(locator.1.load(SeqCst), log_ons);
+    }
 }
 
 #[test]

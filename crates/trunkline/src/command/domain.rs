@@ -9,7 +9,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use admin::{Request, Response};
 use serde_json::{Map, Value, json};
 
-use super::{control, table};
+use super::{control, domain_lookup, table};
 use crate::changes::Edited;
 use crate::cli::{DomainCommand, DomainLogonArgs, JoinArgs, LocationArgs};
 use crate::config::{Config, Sources, check, values};
@@ -28,6 +28,9 @@ pub fn run(command: DomainCommand) -> anyhow::Result<ExitCode> {
         DomainCommand::Leave { logon, keep_account, location } => leave(&logon, keep_account, &location)?,
         DomainCommand::Test { json, location } => return test(json, &location),
         DomainCommand::Status { json, location } => status(json, &location)?,
+        DomainCommand::Lookup { account, group, json, location } => {
+            return domain_lookup::run(&account, group, json, &location);
+        }
         DomainCommand::Renew { older_than_days, location } => renew(older_than_days, &location)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -8,6 +8,7 @@ mod control;
 mod copy;
 mod doctor;
 mod domain;
+mod domain_lookup;
 mod health;
 mod limits;
 mod link;

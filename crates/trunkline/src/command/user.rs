@@ -67,10 +67,11 @@ fn id_change(wanted: Option<HostId>) -> IdChange {
 
 /// Tells the administrator that a new user acts as root, which is so without a host user of that name.
 fn warn_of_root(name: &str, host: &HostUser) {
+    let ids = || UserDatabase::of_host().ok()?.ids(name, host.uid, host.gid).ok();
     let is_root = rustix::process::geteuid().is_root() && !host.admin;
-    if is_root && UserDatabase::read().ids(name, host.uid, host.gid).uid == 0 {
+    if is_root && ids().is_some_and(|ids| ids.uid == 0) {
         eprintln!(
-            "trunkline: warning: {name} acts as root on this host, as /etc/passwd has no other id for that \
+            "trunkline: warning: {name} acts as root on this host, as the host has no other id for that \
              name; `trunkline user set {name} --uid N` gives it one"
         );
     }

@@ -257,13 +257,18 @@ settings! {
         netbios_name: String { Text(netbios), live, unset "none", "\"CORP\"" }
         /// SID of an Active Directory domain. `trunkline domain join` sets it.
         domain_sid: String { Text(values::domain_sid), live, unset "none", "\"S-1-5-21-1-2-3\"" }
-        /// Way from SIDs of the domain to uids and gids. With it and `id_range`, users of the domain who are
-        /// no local users log on too. `rid` is the formula of Samba's `idmap_rid`: the last number of the SID
-        /// plus the first id of the range.
+        /// Way from SIDs of the domain to uids and gids. With it, users of the domain who are no local users
+        /// log on too. `rid` is the formula of Samba's `idmap_rid`: the last number of the SID plus the first
+        /// id of `id_range`. `rfc2307` takes `uidNumber` and `gidNumber` of the directory within `id_range`.
+        /// `table` and `autorid` take `id_file`.
         id_mapping: IdmapBackend { OneOf, live, unset "only local users log on" }
         /// Uids and gids for users and groups of the domain. No user or group of the host may have one of
         /// them. A changed range makes files belong to others.
         id_range: IdRange { Text(values::id_range), live, unset "none", "\"100000-199999\"" }
+        /// File of the mapping. For `table` it has lines like `user S-1-5-21-1-2-3-1104 5000` and
+        /// `group S-1-5-21-1-2-3-513 6000`. For `autorid` it is a copy of Samba's `autorid.tdb`, or the output
+        /// of `tdbdump` or `net idmap dump` for it.
+        id_file: PathBuf { File, live, unset "none" }
         /// Names by which clients reach the server. Each needs a service principal `cifs/NAME` in the realm,
         /// which `trunkline domain test` examines.
         names: Vec<String> { ListFormat::any(Text(spn_name)), live, or Vec::new() }

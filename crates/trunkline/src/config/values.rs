@@ -69,7 +69,7 @@ choices! {
     LogFormat { "text" = Text, "json" = Json }
     LogLevel { "error" = Error, "warn" = Warn, "info" = Info, "debug" = Debug, "trace" = Trace }
     ShareProtocol { "smb" = Smb, "nfs" = Nfs }
-    IdmapBackend { "rid" = Rid }
+    IdmapBackend { "rid" = Rid, "rfc2307" = Rfc2307, "table" = Table, "autorid" = Autorid }
     Ntlm { "on" = On, "local" = Local, "off" = Off }
     Rss { "always" = Always, "auto" = Auto, "never" = Never }
     SendFile { "auto" = Auto, "true" = Always, "false" = Never }
@@ -116,6 +116,12 @@ pub enum Ntlm {
 pub enum IdmapBackend {
     /// The formula of Samba's `idmap_rid`.
     Rid,
+    /// The attributes `uidNumber` and `gidNumber` of the directory.
+    Rfc2307,
+    /// A file with a line for each account.
+    Table,
+    /// The ranges of Samba's `idmap_autorid`, from its database.
+    Autorid,
 }
 
 /// The kind of an account.

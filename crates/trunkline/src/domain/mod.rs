@@ -3,10 +3,13 @@
 //! Start with [`membership`], which joins, leaves and renews by the programs of the host, and with
 //! [`mod@examine`], which tries each step from the DNS to a ticket for the server and names what is wrong.
 //! [`controllers`] finds the KDCs. [`kdc`] and [`dns`] ask them and the name servers one question each.
+//! [`accounts`] makes the resolver of the domain's users, and [`directory`] is its way to LDAP.
 //! [`keytab`] reads the list of the server's keys, and [`work`] replaces them. [`program`] runs `adcli`,
 //! `kinit` and `kvno`.
 
+pub mod accounts;
 pub mod controllers;
+pub mod directory;
 pub mod dns;
 pub mod enctype;
 pub mod examine;

@@ -1,80 +1,183 @@
-//! Users of the joined Active Directory domain who are no local users. The PAC of their ticket alone says
-//! who they are, and a formula of the configuration gives their uids and gids.
+//! Users of the joined Active Directory domain who are no local users. The resolver (`identity`) says who they
+//! are: at a log-on from the PAC of the ticket, otherwise from the directory and the host.
 //!
 //! Start with [`DomainUsers::resolve`], the log-on. [`DomainIds`] is the mapping, which the engine uses too.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use ::identity::mapping::{IdKind, IdMapping, RidRange};
+use ::identity::mapping::{IdKind, IdMapping};
+use ::identity::{AccountKey, IdentityError, LocalUser, LocalUsers, PacLogon, Resolver, TicketLogon, User};
 use ::kerberos::pac::{LocalDomains, NoLogon, Pac};
 use auth::KerberosTicket;
 use share::Identity;
-use smb::{PrincipalRefusal, UserConfig};
+use smb::{HostNames, PrincipalRefusal, UserConfig};
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
 use crate::config::Domain;
-use crate::config::values::IdmapBackend;
-use crate::host::{self, UserDatabase};
+use crate::domain::accounts;
+use crate::domain::keytab::Keytab;
+use crate::host;
 use crate::principals::LogonPrincipal;
 
-/// The ids of the domain's users and groups.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The ids of the domain's users and groups, and the resolver that knows them.
+#[derive(Clone)]
 pub struct DomainIds {
     domain: Sid,
-    mapping: IdMapping,
+    resolver: Arc<Resolver>,
+    /// The keytab and its machine account, as whom the resolver asks the directory.
+    asks_as: (PathBuf, Option<String>),
+}
+
+impl std::fmt::Debug for DomainIds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DomainIds").field(&self.domain).finish()
+    }
 }
 
 impl DomainIds {
-    /// The ids by the configuration.
+    /// The ids by the configuration. The resolver of `former` stays, with all that it remembers, if the
+    /// settings did not change.
     ///
     /// # Errors
     /// The settings to make, as the end of a sentence.
-    pub fn of(domain: &Domain, local: &[LogonPrincipal], host: &UserDatabase) -> Result<DomainIds, String> {
-        let (Some(backend), Some(range), Some(sid)) =
-            (&domain.id_mapping, &domain.id_range, &domain.domain_sid)
-        else {
-            let settings = [
-                (domain.id_mapping.is_none(), "`id_mapping = \"rid\"`"),
-                (domain.id_range.is_none(), "`id_range = \"100000-199999\"`"),
-                (domain.domain_sid.is_none(), "`domain_sid`"),
-            ];
-            let missing: Vec<&str> =
-                settings.iter().filter(|(lacks, _)| *lacks).map(|(_, key)| *key).collect();
-            return Err(format!("set {} in `[domain]`", missing.join(" and ")));
+    pub fn of(
+        domain: &Domain,
+        local: &[LogonPrincipal],
+        host: &HostNames,
+        former: Option<&DomainIds>,
+    ) -> Result<DomainIds, String> {
+        let mapping = accounts::id_mapping(domain)?;
+        check_owners(&mapping, local, host)?;
+        let settings = accounts::settings(domain, mapping)?;
+        let realm = domain.realm.as_ref().map(|realm| realm.value.as_str()).unwrap_or_default();
+        let keytab = Keytab::read(&domain.keytab.value).unwrap_or_default().of_realm(realm);
+        let asks_as = (domain.keytab.value.clone(), keytab.machine_account().map(str::to_owned));
+        let same =
+            former.filter(|former| former.asks_as == asks_as && *former.resolver.settings() == settings);
+        let resolver = match same {
+            Some(former) => Arc::clone(&former.resolver),
+            None => accounts::resolver(domain, settings)?,
         };
-        // An id with two owners would give one of them the files of the other.
-        let names = host.names();
-        let locals =
-            local.iter().map(|user| (&user.name, [vec![user.uid, user.gid], user.groups.clone()].concat()));
-        let hosts = names.users.iter().chain(&names.groups).map(|(name, id)| (name, vec![*id]));
-        let mut taken = locals.chain(hosts).flat_map(|(name, ids)| ids.into_iter().map(move |id| (name, id)));
-        if let Some((name, id)) = taken.find(|(_, id)| range.value.contains(*id)) {
-            let range = &range.value;
-            return Err(format!(
-                "choose another `id_range` in `[domain]`: {range} has the id {id}, which `{name}` of this \
-                 host has"
-            ));
-        }
-        let sid: Sid = sid.value.parse().map_err(|why| format!("mend `domain_sid` in `[domain]`: {why}"))?;
-        let mapping = match backend.value {
-            IdmapBackend::Rid => {
-                IdMapping::rid(vec![RidRange { domain: sid, range: range.value, base_rid: 0 }])
+        let people = local.iter().filter(|user| user.key_of.is_none());
+        let people: Vec<LocalUser> = people.filter_map(local_user).collect();
+        resolver.set_local_users(LocalUsers::new(&people));
+        Ok(DomainIds { domain: accounts::domain_sid(domain)?, resolver, asks_as })
+    }
+
+    /// The resolver.
+    pub fn resolver(&self) -> &Resolver {
+        &self.resolver
+    }
+
+    fn mapping(&self) -> &IdMapping {
+        &self.resolver.settings().mapping
+    }
+
+    /// The uid or gid of a user or group, as far as known. Never waits.
+    pub fn id(&self, sid: &Sid, kind: IdKind) -> Option<u32> {
+        sid.rid_in(&self.domain)?;
+        self.mapping().id(sid, kind, None).or_else(|| {
+            let (is_asked, key) = (self.mapping().is_by_attributes(), AccountKey::Sid(*sid));
+            match kind {
+                IdKind::User if is_asked => self.resolver.known_user(&key).map(|user| user.uid),
+                IdKind::Group if is_asked => self.resolver.known_group(&key)?.gid,
+                _ => None,
             }
+        })
+    }
+
+    /// The user or group of a uid or gid, as far as known. Never waits.
+    pub fn sid(&self, id: u32, kind: IdKind) -> Option<Sid> {
+        if !accounts::covers(self.mapping(), id) {
+            return None;
+        }
+        match kind {
+            IdKind::User => self.resolver.known_user_sid(id),
+            IdKind::Group => self.resolver.known_group_sid(id),
+        }
+    }
+
+    /// Whether a user of a session has the same uid by the settings of now. Waits for the directory if the uid
+    /// is there alone.
+    pub fn is_current(&self, identity: &Identity) -> bool {
+        let uid = match self.mapping() {
+            IdMapping::Attributes(_) => {
+                let user = self.resolver.user(&AccountKey::Sid(identity.sid));
+                user.ok().flatten().map(|user| user.uid)
+            }
+            _ => self.id(&identity.sid, IdKind::User),
         };
-        Ok(DomainIds { domain: sid, mapping: mapping.map_err(|why| why.to_string())? })
+        uid == Some(identity.uid)
     }
 
-    /// The uid or gid of a user or group. A user and a group never have the same relative identifier, so a
-    /// number is both.
-    pub fn id(&self, sid: &Sid) -> Option<u32> {
-        self.mapping.id(sid, IdKind::User, None)
+    /// The identity of a user of the domain who is not logged on now, such as one whose opens were restored.
+    /// Waits for the directory.
+    pub fn restored(&self, sid: &Sid) -> Option<Arc<Identity>> {
+        sid.rid_in(&self.domain)?;
+        let user = self.resolver.user(&AccountKey::Sid(*sid));
+        let user = user.inspect_err(|why| tracing::warn!(%sid, "opens of a user are closed: {why}"));
+        let user = user.ok().flatten().filter(|user| user.enabled)?;
+        Some(Arc::new(identity_of(&user, user.nt_name(), host::own().0 == 0)))
     }
+}
 
-    /// The user or group of a uid or gid.
-    pub fn sid(&self, id: u32) -> Option<Sid> {
-        self.mapping.sid(id, IdKind::User)
+/// Refuses a mapping that gives an id of this host to an account of the domain. An id with two owners would
+/// give one of them the files of the other.
+fn check_owners(mapping: &IdMapping, local: &[LogonPrincipal], host: &HostNames) -> Result<(), String> {
+    let locals =
+        local.iter().map(|user| (&user.name, [vec![user.uid, user.gid], user.groups.clone()].concat()));
+    let hosts = host.users.iter().chain(&host.groups).map(|(name, id)| (name, vec![*id]));
+    let mut taken = locals.chain(hosts).flat_map(|(name, ids)| ids.into_iter().map(move |id| (name, id)));
+    match taken.find(|(_, id)| accounts::covers(mapping, *id)) {
+        None => Ok(()),
+        Some((name, id)) => {
+            let (key, what) = match mapping {
+                IdMapping::Table(_) | IdMapping::Autorid(_) => ("id_file", "it".to_owned()),
+                IdMapping::Rid(ranges) => {
+                    ("id_range", ranges.first().map_or_else(String::new, |one| one.range.to_string()))
+                }
+                IdMapping::Attributes(range) => ("id_range", range.to_string()),
+                IdMapping::Host => ("id_mapping", "it".to_owned()),
+            };
+            Err(format!(
+                "choose another `{key}` in `[domain]`: {what} has the id {id}, which `{name}` of this host has"
+            ))
+        }
+    }
+}
+
+fn local_user(user: &LogonPrincipal) -> Option<LocalUser> {
+    let sid = user.sid.parse().ok()?;
+    let (name, groups) = (user.name.clone(), user.groups.clone());
+    Some(LocalUser { name, sid, uid: user.uid, gid: user.gid, groups })
+}
+
+/// The identity of a user of the domain for the engine.
+fn identity_of(user: &User, name: String, is_root: bool) -> Identity {
+    let host_groups = user.gids();
+    let mut groups: Vec<Sid> = user.groups.iter().map(|group| group.sid).collect();
+    let everyone =
+        [well_known::EVERYONE, well_known::NETWORK, well_known::AUTHENTICATED_USERS, well_known::USERS];
+    groups.extend(everyone);
+    groups.extend([Sid::unix_user(user.uid), Sid::unix_group(user.gid)]);
+    groups.extend(host_groups.iter().map(|gid| Sid::unix_group(*gid)));
+    let actor = is_root.then(|| Actor { uid: user.uid, gid: user.gid, groups: host_groups.clone() });
+    Identity {
+        name,
+        sid: user.sid,
+        groups,
+        uid: user.uid,
+        gid: user.gid,
+        host_groups,
+        actor,
+        // Administrators of the domain are none of this server.
+        administrator: false,
+        unbound: false,
+        limit: Rights::ALL,
+        home: None,
     }
 }
 
@@ -84,6 +187,7 @@ pub struct DomainUsers {
     /// The SID of this machine.
     machine: Sid,
     netbios_name: Option<String>,
+    realm: String,
     /// The names of local users by their SIDs.
     local: HashMap<Sid, String>,
     is_root: bool,
@@ -102,7 +206,8 @@ impl DomainUsers {
         }
         let netbios_name = domain.netbios_name.as_ref().map(|name| name.value.to_uppercase());
         let local = users.iter().map(|user| (user.identity.sid, user.identity.name.clone())).collect();
-        DomainUsers { ids, machine, netbios_name, local, is_root: host::own().0 == 0 }
+        let realm = domain.realm.as_ref().map(|realm| realm.value.clone()).unwrap_or_default();
+        DomainUsers { ids, machine, netbios_name, realm, local, is_root: host::own().0 == 0 }
     }
 
     /// The identity of a principal `account@REALM` of the own realm who is no local user.
@@ -165,38 +270,41 @@ impl DomainUsers {
         if pac.name.is_empty() || pac.name.contains(['\\', '/', '@']) || pac.name.contains(char::is_control) {
             return Err(refused("has no account name that this server can show".to_owned()));
         }
-        let id = |sid: &Sid, which: &str| {
-            ids.id(sid).ok_or_else(|| {
-                refused(format!("has no {which}: `id_range` in `[domain]` is too small for {sid}"))
-            })
-        };
-        let (uid, gid) = (id(&pac.user, "uid")?, id(&pac.primary_group, "gid")?);
-        let mut groups = pac.enabled_groups();
-        let mut host_groups: Vec<u32> = groups.iter().filter_map(|sid| ids.id(sid)).collect();
-        host_groups.sort_unstable();
-        host_groups.dedup();
-        host_groups.retain(|group| *group != gid);
-        let everyone =
-            [well_known::EVERYONE, well_known::NETWORK, well_known::AUTHENTICATED_USERS, well_known::USERS];
-        groups.extend(everyone);
-        groups.extend([Sid::unix_user(uid), Sid::unix_group(gid)]);
-        groups.extend(host_groups.iter().map(|gid| Sid::unix_group(*gid)));
-        let actor = self.is_root.then(|| Actor { uid, gid, groups: host_groups.clone() });
-        let domain = self.netbios_name.as_ref().unwrap_or(&pac.domain_name);
-        Ok(Identity {
-            name: format!("{domain}\\{}", pac.name),
+        let name = format!("{}\\{}", self.netbios_name.as_ref().unwrap_or(&pac.domain_name), pac.name);
+        let logon = PacLogon {
+            account: pac.name.clone(),
+            netbios: pac.domain_name.clone(),
             sid: pac.user,
-            groups,
-            uid,
-            gid,
-            host_groups,
-            actor,
-            // Administrators of the domain are none of this server.
-            administrator: false,
-            unbound: false,
-            limit: Rights::ALL,
-            home: None,
-        })
+            primary_group: pac.primary_group,
+            groups: pac.enabled_groups(),
+            principal: pac.upn.clone(),
+        };
+        let logon = TicketLogon { name: pac.name, realm: self.realm.clone(), pac: Some(logon) };
+        let user = ids.resolver.log_on(&logon).map_err(|why| match why {
+            IdentityError::Disabled(_) => PrincipalRefusal::Disabled,
+            IdentityError::NotCovered { sid, .. } => {
+                let which = if sid == pac.user { "uid" } else { "gid" };
+                refused(format!("has no {which}: {}", not_covered(ids.mapping(), &sid)))
+            }
+            why => refused(format!("may not log on: {why}")),
+        })?;
+        Ok(identity_of(&user, name, self.is_root))
+    }
+}
+
+/// The reason why the mapping has no id for an account, and what to do.
+fn not_covered(mapping: &IdMapping, sid: &Sid) -> String {
+    match mapping {
+        IdMapping::Rid(_) => format!("`id_range` in `[domain]` is too small for {sid}"),
+        IdMapping::Attributes(range) => format!(
+            "the directory has no `uidNumber` or `gidNumber` within {range} for {sid}; set it, or extend \
+             `id_range` in `[domain]`"
+        ),
+        IdMapping::Table(_) => format!("the table `id_file` in `[domain]` has no line for {sid}; add one"),
+        IdMapping::Autorid(_) => {
+            format!("`id_file` in `[domain]` has no range for {sid}; copy the newest autorid.tdb")
+        }
+        IdMapping::Host => format!("the host has no user for {sid}"),
     }
 }
 
@@ -222,7 +330,7 @@ mod tests {
     }
 
     fn ids(text: &str) -> Result<DomainIds, String> {
-        DomainIds::of(&settings(text), &[], &UserDatabase::default())
+        DomainIds::of(&settings(text), &[], &HostNames::default(), None)
     }
 
     fn pac(rid: u32) -> Pac {
@@ -337,12 +445,13 @@ mod tests {
             key_of: None,
         };
         let of = |local: &LogonPrincipal| {
-            DomainIds::of(&settings(SETTINGS), std::slice::from_ref(local), &UserDatabase::default())
+            DomainIds::of(&settings(SETTINGS), std::slice::from_ref(local), &HostNames::default(), None)
         };
         let ids = of(&local).unwrap();
         let bob = sid("S-1-5-21-1-2-3-1104");
-        assert_eq!((ids.id(&bob), ids.sid(101_104)), (Some(101_104), Some(bob)));
-        assert_eq!((ids.id(&sid("S-1-5-21-9-9-9-1000")), ids.sid(1000)), (None, None));
+        assert_eq!((ids.id(&bob, IdKind::User), ids.sid(101_104, IdKind::User)), (Some(101_104), Some(bob)));
+        let other = ids.id(&sid("S-1-5-21-9-9-9-1000"), IdKind::User);
+        assert_eq!((other, ids.sid(1000, IdKind::User)), (None, None));
         local.groups = vec![101_104];
         assert!(of(&local).unwrap_err().contains("has the id 101104, which `ann` of this host has"));
     }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ::identity::mapping::IdKind;
 use share::Identity;
-use share::engine::AccountMapping;
+use share::engine::{AccountDomain, AccountKind, AccountMapping, AccountName};
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
@@ -91,15 +92,24 @@ impl IdentityMap {
 
     /// Whether the settings still give a user of the joined domain the uid of a session.
     pub fn is_domain_user(&self, identity: &Identity) -> bool {
-        self.domain_ids.as_ref().is_some_and(|ids| ids.id(&identity.sid) == Some(identity.uid))
+        self.domain_ids.as_ref().is_some_and(|ids| ids.is_current(identity))
     }
 
-    fn domain_sid_of(&self, id: u32) -> Option<Sid> {
-        self.domain_ids.as_ref()?.sid(id)
+    /// The identity of a user whose opens are restored, if the user may still log on. Waits for the directory
+    /// if it is none of this server.
+    pub fn restored(&self, sid: &Sid) -> Option<Arc<Identity>> {
+        match self.users.iter().find(|user| user.identity.sid == *sid) {
+            Some(user) => user.enabled.then(|| Arc::clone(&user.identity)),
+            None => self.domain_ids.as_ref()?.restored(sid),
+        }
     }
 
-    fn domain_id(&self, sid: &Sid) -> Option<u32> {
-        self.domain_ids.as_ref()?.id(sid)
+    fn domain_sid_of(&self, id: u32, kind: IdKind) -> Option<Sid> {
+        self.domain_ids.as_ref()?.sid(id, kind)
+    }
+
+    fn domain_id(&self, sid: &Sid, kind: IdKind) -> Option<u32> {
+        self.domain_ids.as_ref()?.id(sid, kind)
     }
 
     /// The map with the groups of the host, which settings may name.
@@ -136,14 +146,14 @@ pub struct PlanIdentities {
 }
 
 impl PlanIdentities {
-    /// Reads the host's user database once.
+    /// Reads the host's lists of users and groups once. The resolver of `former` stays if its settings did not
+    /// change.
     ///
     /// # Errors
     /// One line that names the user.
-    pub fn of(plan: &ServePlan) -> Result<PlanIdentities, String> {
-        let host = host::UserDatabase::read();
-        let host_names = host.names();
-        let domain_ids = DomainIds::of(&plan.config.domain, &plan.principals, &host);
+    pub fn of(plan: &ServePlan, former: Option<&DomainIds>) -> Result<PlanIdentities, String> {
+        let host_names = host::listed_names();
+        let domain_ids = DomainIds::of(&plan.config.domain, &plan.principals, &host_names, former);
         let workgroup = &plan.config.server.workgroup.value;
         let map = IdentityMap::new(&plan.principals, &plan.identity, &[workgroup])?;
         let map = map.with_domain(domain_ids.clone().ok()).with_host_groups(host_names.groups.clone());
@@ -153,20 +163,20 @@ impl PlanIdentities {
 
 impl AccountMapping for IdentityMap {
     fn user_sid(&self, uid: u32) -> Sid {
-        let known = self.by_uid.get(&uid).copied().or_else(|| self.domain_sid_of(uid));
+        let known = self.by_uid.get(&uid).copied().or_else(|| self.domain_sid_of(uid, IdKind::User));
         known.unwrap_or_else(|| Sid::unix_user(uid))
     }
 
     fn group_sid(&self, gid: u32) -> Sid {
-        self.domain_sid_of(gid).unwrap_or_else(|| Sid::unix_group(gid))
+        self.domain_sid_of(gid, IdKind::Group).unwrap_or_else(|| Sid::unix_group(gid))
     }
 
     fn uid(&self, sid: &Sid) -> Option<u32> {
-        self.by_sid.get(sid).copied().or_else(|| sid.as_unix_user()).or_else(|| self.domain_id(sid))
+        self.by_sid.get(sid).copied().or_else(|| sid.as_unix_user()).or_else(|| self.domain_id(sid, IdKind::User))
     }
 
     fn gid(&self, sid: &Sid) -> Option<u32> {
-        sid.as_unix_group().or_else(|| self.domain_id(sid))
+        sid.as_unix_group().or_else(|| self.domain_id(sid, IdKind::Group))
     }
 
     fn user_name(&self, sid: &Sid) -> Option<String> {
@@ -174,16 +184,33 @@ impl AccountMapping for IdentityMap {
     }
 
     fn uid_named(&self, name: &str, domain: &str) -> Option<u32> {
-        self.by_name.get(&name.to_lowercase()).copied().filter(|_| self.is_own_domain(domain))
+        let own = self.by_name.get(&name.to_lowercase()).copied().filter(|_| self.is_own_domain(domain));
+        own.or_else(|| Some(self.domain_ids.as_ref()?.user_named(domain, name)?.uid))
     }
 
     fn gid_named(&self, name: &str, domain: &str) -> Option<u32> {
-        self.host_group(name).filter(|_| self.is_own_domain(domain))
+        let own = self.host_group(name).filter(|_| self.is_own_domain(domain));
+        own.or_else(|| self.domain_ids.as_ref()?.group_named(domain, name)?.gid)
     }
 
     fn group_named(&self, domain: Option<&str>, name: &str) -> Option<Sid> {
         let is_ours = domain.is_none_or(|domain| self.is_own_domain(domain));
-        self.host_group(name).filter(|_| is_ours).map(|gid| self.group_sid(gid))
+        let own = self.host_group(name).filter(|_| is_ours).map(|gid| self.group_sid(gid));
+        own.or_else(|| Some(self.domain_ids.as_ref()?.group_named(domain?, name)?.sid))
+    }
+
+    fn account_name(&self, sid: &Sid) -> Option<AccountName> {
+        self.domain_ids.as_ref()?.account_name(sid)
+    }
+
+    fn account_named(&self, domain: Option<&str>, name: &str) -> Option<(Sid, AccountKind)> {
+        let ids = self.domain_ids.as_ref()?;
+        let own = ids.account_domain()?;
+        ids.account_named(domain.unwrap_or(&own.name), name)
+    }
+
+    fn domains(&self) -> Vec<AccountDomain> {
+        self.domain_ids.as_ref().and_then(DomainIds::account_domain).into_iter().collect()
     }
 }
 
@@ -263,9 +290,10 @@ mod tests {
     #[test]
     fn users_and_groups_of_the_domain_have_the_ids_of_the_range_and_local_ones_keep_theirs() {
         let text =
-            "[domain]\ndomain_sid = \"S-1-5-21-4-5-6\"\nid_mapping = \"rid\"\nid_range = \"5000-5999\"\n";
+            "[domain]\nrealm = \"R.EXAMPLE\"\ndomain_sid = \"S-1-5-21-4-5-6\"\nid_mapping = \"rid\"\n\
+             id_range = \"5000-5999\"\n";
         let domain = crate::config::read::parse("t", text, std::path::Path::new("/")).unwrap().domain;
-        let ids = DomainIds::of(&domain, &[], &host::UserDatabase::default()).unwrap();
+        let ids = DomainIds::of(&domain, &[], &smb::HostNames::default(), None).unwrap();
         let server = store::Identity { guid: [0; 16], machine_sid: [1, 2, 3] };
         let own = || IdentityMap::new(&[principal("ann", 1000, 1000)], &server, &["Office"]).unwrap();
         let (without, map) = (own(), own().with_domain(Some(ids)));

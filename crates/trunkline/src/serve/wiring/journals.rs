@@ -8,6 +8,7 @@ use share::{Identity, Restored};
 use volume::security::Sid;
 use volume_posix::{PosixJournal, RecoveredJournal};
 
+use super::identity::IdentityMap;
 use crate::config::Share;
 use crate::state::StateDir;
 
@@ -28,7 +29,7 @@ pub fn keep(
     state: &StateDir,
     journal: &Path,
     engine: &share::Share,
-    principals: &[smb::UserConfig],
+    principals: &IdentityMap,
 ) -> Result<(Vec<Restored>, bool), String> {
     let name = &share.name.value;
     let cannot = |why: &dyn std::fmt::Display| {
@@ -41,8 +42,7 @@ pub fn keep(
     let (kept, found) = PosixJournal::open(journal).map_err(|why| cannot(&why))?;
     warn_of_damage(journal, &found, OPENS);
     let who = |sid: &Sid| -> Option<Arc<Identity>> {
-        let user = principals.iter().find(|user| user.identity.sid == *sid && user.enabled);
-        user.map(|user| super::homes::at_home(share, &user.identity))
+        principals.restored(sid).map(|identity| super::homes::at_home(share, &identity))
     };
     let kept = Arc::new(kept);
     state.journals().add(journal, &kept);

@@ -187,7 +187,6 @@ mod tests {
     use super::super::domain_users::DomainIds;
     use super::*;
     use crate::config::read;
-    use crate::host::UserDatabase;
 
     fn user(name: &str, key_of: Option<&str>, enabled: bool) -> UserConfig {
         let identity = Arc::new(Identity { name: name.to_owned(), ..smb::nobody() });
@@ -215,7 +214,7 @@ mod tests {
             pac,
         };
         let domain = read::parse("t", settings, Path::new("/")).unwrap().domain;
-        let ids = DomainIds::of(&domain, &[], &UserDatabase::default());
+        let ids = DomainIds::of(&domain, &[], &smb::HostNames::default(), None);
         let domain_users = DomainUsers::new(&domain, ids, smb::nobody().sid, &users);
         RealmUsers::new(&domain, "EXAMPLE.NET", &users, domain_users)
             .resolve(&ticket)

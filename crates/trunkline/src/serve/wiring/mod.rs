@@ -18,6 +18,7 @@ mod background_release;
 mod channels;
 mod close_ids;
 mod directories;
+mod domain_names;
 mod domain_users;
 mod engines;
 mod exports;
@@ -107,6 +108,8 @@ struct AssembledServer {
     audit: Arc<AuditLog>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
+    /// The ids of the joined domain by the settings that were applied last.
+    domain_ids: Mutex<Option<DomainIds>>,
     /// The descriptors that all shares together may use for cached names.
     descriptors: Arc<Descriptors>,
     /// The memory for the state of clients of all shares.
@@ -165,6 +168,7 @@ pub fn start(
         state: Arc::clone(state),
         _watcher: watch(&addresses),
         addresses,
+        domain_ids: Mutex::default(),
         descriptors: metadata::kept_of(descriptors),
         client_memory: memory::for_clients(),
         record_freeze: Arc::default(),
@@ -247,7 +251,8 @@ impl FileServer for AssembledServer {
     }
 
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
-        let identities = PlanIdentities::of(plan)?;
+        let former = held(&self.domain_ids).clone();
+        let identities = PlanIdentities::of(plan, former.as_ref())?;
         let principals = Arc::clone(&identities.map);
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
@@ -269,7 +274,7 @@ impl FileServer for AssembledServer {
                 None => {
                     let served = self.begin(share, &path, config.clone(), plan, &engines, &leaving)?;
                     let keeps = keeping.contains(&path);
-                    restored.push((shares.len(), self.keep(share, &path, &served, keeps, &users)?));
+                    restored.push((shares.len(), self.keep(share, &path, &served, keeps, &principals)?));
                     served
                 }
             };
@@ -304,6 +309,7 @@ impl FileServer for AssembledServer {
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
+        *held(&self.domain_ids) = identities.domain_ids.as_ref().ok().cloned();
         self.configure(plan, identities);
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
@@ -470,12 +476,12 @@ impl AssembledServer {
         path: &Path,
         served: &ServedDirectory,
         keeps: bool,
-        users: &[smb::UserConfig],
+        principals: &IdentityMap,
     ) -> Result<Vec<share::Restored>, String> {
         let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
         if keeps {
             let (restored, are_some_lost) =
-                journals::keep(share, &self.state, &journal, &served.engine, users)?;
+                journals::keep(share, &self.state, &journal, &served.engine, principals)?;
             if are_some_lost {
                 self.nfs.list().iter().for_each(|(_, server)| server.mark_records_incomplete());
             }

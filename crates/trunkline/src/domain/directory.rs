@@ -1,0 +1,184 @@
+//! The way to the LDAP service of the domain's controllers: found by the DNS, logged on to with the machine
+//! account's key.
+//!
+//! Neither the C library's resolver nor MIT's library has a time limit of its own. So both run on threads,
+//! and callers wait no longer than their deadline.
+
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use identity::ldap::connection::{SaslContext, SaslTurn};
+use identity::ldap::{DomainController, Locator};
+use kerberos::{Initiated, InitiatorContext, InitiatorCredentials, Library, TicketSource};
+use parking_lot::Mutex;
+
+use super::dns::{self, ServiceLookup};
+
+/// The age after which the list of controllers is read anew, beside the requests.
+const LIST_AGE: Duration = Duration::from_secs(300);
+/// The number of threads that may wait for tickets. Those of requests that were given up end later.
+const MOST_WAITING: usize = 8;
+
+/// The controllers of a domain, and the machine account that logs on to them.
+pub struct MachineAccount {
+    realm: String,
+    /// The principal, such as `FILES$@CORP.EXAMPLE`.
+    principal: String,
+    keytab: PathBuf,
+    found: Arc<FoundControllers>,
+    waiting: Arc<AtomicUsize>,
+}
+
+/// The list of controllers that the DNS gave last.
+#[derive(Default)]
+struct FoundControllers {
+    list: Mutex<Option<(Instant, Vec<DomainController>)>>,
+    is_refreshing: AtomicBool,
+}
+
+impl MachineAccount {
+    /// The account `account` (`FILES$`) of a realm, with its keys in `keytab`.
+    pub fn new(realm: &str, account: &str, keytab: PathBuf) -> MachineAccount {
+        let principal = format!("{account}@{realm}");
+        let (found, waiting) = (Arc::default(), Arc::default());
+        MachineAccount { realm: realm.to_owned(), principal, keytab, found, waiting }
+    }
+}
+
+impl Locator for MachineAccount {
+    fn controllers(&self, deadline: Instant) -> Result<Vec<DomainController>, String> {
+        let (found, realm) = (Arc::clone(&self.found), self.realm.clone());
+        let last = self.found.list.lock().clone();
+        if let Some((at, list)) = last {
+            // An old list serves until the new one is there, so that a dead name server costs no request time.
+            if at.elapsed() > LIST_AGE && !found.is_refreshing.swap(true, Ordering::AcqRel) {
+                std::thread::spawn(move || {
+                    // A name server that is silent takes no controller away.
+                    let _ = found.refresh(&realm);
+                    found.is_refreshing.store(false, Ordering::Release);
+                });
+            }
+            return Ok(list);
+        }
+        within(deadline, move || found.refresh(&realm)).unwrap_or_else(|| Err("the DNS does not answer".to_owned()))
+    }
+
+    fn log_on(&self, host: &str, deadline: Instant) -> Result<Box<dyn SaslContext>, String> {
+        if self.waiting.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
+            self.waiting.fetch_sub(1, Ordering::AcqRel);
+            return Err("several log-ons wait for the KDC already".to_owned());
+        }
+        let (waiting, keytab) = (Arc::clone(&self.waiting), self.keytab.clone());
+        let (principal, service) = (self.principal.clone(), format!("ldap/{host}@{}", self.realm));
+        let log_on = move || {
+            let layer = GssLayer::begin(keytab, principal, &service);
+            waiting.fetch_sub(1, Ordering::AcqRel);
+            layer
+        };
+        let layer = within(deadline, log_on).unwrap_or_else(|| Err("the KDC gives no ticket in time".to_owned()));
+        Ok(Box::new(layer?))
+    }
+}
+
+impl FoundControllers {
+    fn refresh(&self, realm: &str) -> Result<Vec<DomainController>, String> {
+        let name = format!("_ldap._tcp.dc._msdcs.{}", realm.to_lowercase());
+        let hosts = match dns::services(&name, &dns::name_servers()) {
+            ServiceLookup::Answered(hosts) if !hosts.is_empty() => hosts,
+            ServiceLookup::Answered(_) => return Err(format!("the DNS has no record {name}")),
+            ServiceLookup::Silent => {
+                return Err("no name server answers; check /etc/resolv.conf".to_owned());
+            }
+        };
+        let one = |host: &dns::ServiceHost| {
+            let address = (host.host.as_str(), host.port).to_socket_addrs().ok()?.next()?;
+            Some(DomainController { host: host.host.clone(), address })
+        };
+        let list: Vec<DomainController> = hosts.iter().filter_map(one).collect();
+        if list.is_empty() {
+            return Err(format!("the DNS has no address of {}", hosts[0].host));
+        }
+        *self.list.lock() = Some((Instant::now(), list.clone()));
+        Ok(list)
+    }
+}
+
+/// The result of a job on a thread of its own; none: the deadline came first. The job then ends by itself.
+fn within<T: Send + 'static>(deadline: Instant, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (send, result) = mpsc::channel();
+    std::thread::spawn(move || {
+        // Nobody may wait any more.
+        let _ = send.send(job());
+    });
+    result.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
+}
+
+/// MIT's mechanism as the layer of an LDAP connection.
+struct GssLayer {
+    context: InitiatorContext,
+    /// The result of the first turn, for which the ticket was needed.
+    first: Option<SaslTurn>,
+}
+
+impl GssLayer {
+    fn begin(keytab: PathBuf, principal: String, service: &str) -> Result<GssLayer, String> {
+        let library = Library::load().map_err(|why| why.to_string())?;
+        let source = TicketSource::Keytab { keytab, principal };
+        let credentials = InitiatorCredentials::new(&library, &source).map_err(|why| why.to_string())?;
+        let context = InitiatorContext::to_principal(&Arc::new(credentials), service);
+        let mut layer = GssLayer { context: context.map_err(|why| why.to_string())?, first: None };
+        layer.first = Some(layer.turn(None)?);
+        Ok(layer)
+    }
+
+    fn turn(&mut self, token: Option<&[u8]>) -> Result<SaslTurn, String> {
+        Ok(match self.context.step(token).map_err(|why| why.to_string())? {
+            Initiated::Continue(token) => SaslTurn::Continue(token),
+            Initiated::Done { token, .. } => SaslTurn::Done(token),
+        })
+    }
+}
+
+impl SaslContext for GssLayer {
+    fn step(&mut self, token: Option<&[u8]>) -> Result<SaslTurn, String> {
+        match (token, self.first.take()) {
+            (None, Some(first)) => Ok(first),
+            (token, _) => self.turn(token),
+        }
+    }
+
+    fn wrap(&mut self, message: &[u8], seal: bool) -> Result<Vec<u8>, String> {
+        self.context.wrap(message, seal).map_err(|why| why.to_string())
+    }
+
+    fn unwrap(&mut self, wrapped: &[u8]) -> Result<(Vec<u8>, bool), String> {
+        self.context.unwrap(wrapped).map_err(|why| why.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_beyond_the_deadline() {
+        let (release, held) = mpsc::channel::<()>();
+        assert_eq!(within(Instant::now(), move || held.recv()), None);
+        drop(release);
+        assert_eq!(within(Instant::now() + Duration::from_secs(60), || 7), Some(7));
+    }
+
+    #[test]
+    fn log_ons_that_hang_are_bounded_and_a_missing_keytab_is_named() {
+        let account = MachineAccount::new("R.EXAMPLE", "FILES$", "/nonexistent/keytab".into());
+        let soon = || Instant::now() + Duration::from_secs(60);
+        assert!(account.log_on("dc1", soon()).is_err());
+        account.waiting.store(MOST_WAITING, Ordering::Release);
+        let why = account.log_on("dc1", soon()).err().unwrap();
+        assert!(why.contains("already"), "{why}");
+        assert_eq!(account.waiting.load(Ordering::Acquire), MOST_WAITING);
+    }
+}

@@ -1,0 +1,62 @@
+//! The names of the domain's users and groups for the engine, as far as the resolver knows them. None of these
+//! functions waits: what is not known yet is looked up beside, and is there at a later call.
+
+use ::identity::{AccountKey, Group, User};
+use share::engine::{AccountDomain, AccountKind, AccountName};
+use std::sync::Arc;
+use volume::security::Sid;
+
+use super::domain_users::DomainIds;
+
+impl DomainIds {
+    /// The joined domain.
+    pub fn account_domain(&self) -> Option<AccountDomain> {
+        let own = self.resolver().settings().domains.own.as_ref()?;
+        let (name, dns_name) = (own.netbios.as_ref()?.to_string(), own.realm.to_lowercase());
+        Some(AccountDomain { name, dns_name, sid: own.sid? })
+    }
+
+    /// The names of the user or group of the domain with a SID.
+    pub fn account_name(&self, sid: &Sid) -> Option<AccountName> {
+        let domain = self.account_domain()?;
+        sid.rid_in(&domain.sid)?;
+        let key = AccountKey::Sid(*sid);
+        let user = self.resolver().known_user(&key).map(|user| (user_kind(&user), user.account.to_string()));
+        let group = || {
+            let group = self.resolver().known_group(&key)?;
+            Some((AccountKind::Group, group.name.to_string()))
+        };
+        let (kind, name) = user.or_else(group)?;
+        Some(AccountName { kind, domain: domain.name, dns_domain: Some(domain.dns_name), name })
+    }
+
+    /// The user or group of a domain with a name. The domain is a NetBIOS or a DNS name.
+    pub fn account_named(&self, domain: &str, name: &str) -> Option<(Sid, AccountKind)> {
+        let user = self.user_named(domain, name).map(|user| (user.sid, user_kind(&user)));
+        user.or_else(|| self.group_named(domain, name).map(|group| (group.sid, AccountKind::Group)))
+    }
+
+    /// The user of a domain with a name.
+    pub fn user_named(&self, domain: &str, name: &str) -> Option<Arc<User>> {
+        let user = self.resolver().known_user_named(&self.nt_name(domain, name)?);
+        user.filter(|user| user.realm.is_some())
+    }
+
+    /// The group of a domain with a name.
+    pub fn group_named(&self, domain: &str, name: &str) -> Option<Arc<Group>> {
+        let group = self.resolver().known_group_named(&self.nt_name(domain, name)?);
+        group.filter(|group| group.realm.is_some())
+    }
+
+    /// `DOMAIN\name` in the joined domain; none for another domain.
+    fn nt_name(&self, domain: &str, name: &str) -> Option<String> {
+        let own = self.account_domain()?;
+        let is_own = own.name.eq_ignore_ascii_case(domain) || own.dns_name.eq_ignore_ascii_case(domain);
+        (is_own && !name.is_empty()).then(|| format!("{}\\{name}", own.name))
+    }
+}
+
+/// The type of a user. Names of machines end with a dollar sign (MS-SAMR 3.1.1.6).
+fn user_kind(user: &User) -> AccountKind {
+    if user.account.ends_with('$') { AccountKind::Computer } else { AccountKind::User }
+}
