@@ -375,12 +375,12 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     def dead_controller() -> str:
         network.add(domain.network.address(2))
         dead = f"dead.{domain.realm.lower()}"
-        dns = ("dns", "add", domain.controllers[0].host, domain.realm.lower())
+        dns, zone = ("dns", "add", domain.controllers[0].host), domain.realm.lower()
         logon = (f"-UAdministrator%{PASSWORD}",)
-        domain.tool(*dns, "dead", "A", domain.network.address(2), *logon)
-        for name in ("_kerberos._udp", "_kerberos._tcp", "_ldap._tcp", "_ldap._tcp.dc._msdcs"):
+        domain.tool(*dns, zone, "dead", "A", domain.network.address(2), *logon)
+        for of, name in ((zone, "_kerberos._udp"), (zone, "_kerberos._tcp"), (zone, "_ldap._tcp"), (f"_msdcs.{zone}", "_ldap._tcp.dc")):
             # The smaller priority is tried first.
-            domain.tool(*dns, name, "SRV", f"{dead} {389 if 'ldap' in name else 88} 0 200", *logon)
+            domain.tool(*dns, of, name, "SRV", f"{dead} {389 if 'ldap' in name else 88} 0 200", *logon)
         # Neither an answer nor a refusal comes from an address that drops packets.
         network.run("nft", "-f", "-", stdin=f"table inet dead {{ chain in {{ type filter hook input priority 0; "
                     f"ip daddr {domain.network.address(2)} drop\n}}\n}}\n")
