@@ -109,7 +109,14 @@ impl LdapDirectory {
     /// The directory behind these domain controllers.
     #[must_use]
     pub fn new(settings: LdapSettings, locator: Arc<dyn Locator>, clock: Arc<dyn Clock>) -> LdapDirectory {
-        LdapDirectory { settings, locator, clock, idle: Mutex::default(), resting: Mutex::default(), preferred: Mutex::default() }
+        LdapDirectory {
+            settings,
+            locator,
+            clock,
+            idle: Mutex::default(),
+            resting: Mutex::default(),
+            preferred: Mutex::default(),
+        }
     }
 
     /// Runs a job on an idle connection, or on a new one to the first domain controller that answers.

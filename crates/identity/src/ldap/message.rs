@@ -350,7 +350,13 @@ mod tests {
     fn a_range_says_where_it_goes_on() {
         let rest = |found| rest_of_range(found, "member");
         assert_eq!((rest("member;range=0-1499"), rest("Member;Range=1500-2999")), (Some(1500), Some(3000)));
-        for none in ["member", "member;range=1500-*", "memberOf;range=0-9", "member;binary", "member;range=0-4294967295"] {
+        for none in [
+            "member",
+            "member;range=1500-*",
+            "memberOf;range=0-9",
+            "member;binary",
+            "member;range=0-4294967295",
+        ] {
             assert_eq!(rest(none), None, "{none}");
         }
     }

@@ -1,7 +1,6 @@
 //! The directory by LDAP: Active Directory's users and groups, signed and sealed.
 //!
 //! [`LdapDirectory`] is the source for the resolver. [`connection`] is one connection, [`message`] the bytes.
-//! The server does not ask a directory yet: nothing in `trunkline` uses this source.
 
 mod ber;
 pub mod connection;

@@ -208,7 +208,15 @@ fn directory_and_clock(addresses: Vec<SocketAddr>) -> (LdapDirectory, Arc<Fixed>
     let as_locator: Arc<dyn Locator> = Arc::<Fixed>::clone(&locator);
     let clock = Arc::new(ManualClock::default());
     let as_clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
-    (LdapDirectory::new(LdapSettings::of_realm("corp.example", Some(Sid::new(5, &[21, 1, 2, 3]))), as_locator, as_clock), locator, clock)
+    (
+        LdapDirectory::new(
+            LdapSettings::of_realm("corp.example", Some(Sid::new(5, &[21, 1, 2, 3]))),
+            as_locator,
+            as_clock,
+        ),
+        locator,
+        clock,
+    )
 }
 
 fn soon() -> Instant {

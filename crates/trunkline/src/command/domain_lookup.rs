@@ -23,7 +23,10 @@ pub fn run(account: &str, group: bool, json: bool, location: &LocationArgs) -> a
         false => user_of(&resolver, account)?.map(|user| shown_user(&user)),
     };
     let Some(found) = found else {
-        anyhow::bail!("neither the directory nor the host has {} {account}", ["the user", "the group"][usize::from(group)]);
+        anyhow::bail!(
+            "neither the directory nor the host has {} {account}",
+            ["the user", "the group"][usize::from(group)]
+        );
     };
     match (json, found.as_object()) {
         (false, Some(fields)) => {

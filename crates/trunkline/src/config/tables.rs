@@ -300,7 +300,7 @@ settings! {
         /// Further group ids on the host.
         groups: Vec<u32> {
             ListFormat::any(Number(0, u32::MAX as u64)), live,
-            unset "those of that user in `/etc/group`"
+            unset "those of that user on the host"
         }
         /// Whether the user may take ownership and request higher rights, still within a file's permissions.
         admin: bool { Flag, live, or false }

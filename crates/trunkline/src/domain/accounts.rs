@@ -53,8 +53,9 @@ pub fn id_mapping(domain: &Domain) -> Result<IdMapping, String> {
         }
         (Some(IdmapBackend::Rfc2307), Some(range), _) => Ok(IdMapping::Attributes(range.value)),
         (Some(IdmapBackend::Table), _, Some(file)) => {
-            let text = String::from_utf8(read(&file.value)?)
-                .map_err(|_| format!("mend `id_file` in `[domain]`: {}: it is no text", file.value.display()))?;
+            let text = String::from_utf8(read(&file.value)?).map_err(|_| {
+                format!("mend `id_file` in `[domain]`: {}: it is no text", file.value.display())
+            })?;
             Ok(IdMapping::Table(IdTable::parse(&text).map_err(|why| mend(&file.value, &why))?))
         }
         (_, _, Some(file)) => {
@@ -116,16 +117,20 @@ pub fn resolver(domain: &Domain, settings: Settings) -> Result<Arc<Resolver>, St
     let resolver = Arc::new(Resolver::new(settings, directory, Some(host), clock));
     let (weak, thread) = (Arc::downgrade(&resolver), std::thread::Builder::new());
     // Looks up what the engine missed, until the last user of the resolver is gone.
-    let refresh = move || while weak.upgrade().is_some_and(|resolver| { resolver.refresh(REFRESH_WAIT); true }) {};
-    thread.name("trunkline-names".to_owned()).spawn(refresh).map_err(|why| format!("free memory for threads: {why}"))?;
+    let refresh = move || {
+        while weak.upgrade().is_some_and(|resolver| {
+            resolver.refresh(REFRESH_WAIT);
+            true
+        }) {}
+    };
+    thread
+        .name("trunkline-names".to_owned())
+        .spawn(refresh)
+        .map_err(|why| format!("free memory for threads: {why}"))?;
     Ok(resolver)
 }
 
-fn directory(
-    domain: &Domain,
-    settings: &Settings,
-    clock: &Arc<dyn Clock>,
-) -> Option<Arc<dyn AccountSource>> {
+fn directory(domain: &Domain, settings: &Settings, clock: &Arc<dyn Clock>) -> Option<Arc<dyn AccountSource>> {
     let realm = &domain.realm.as_ref()?.value;
     let keytab = Keytab::read(&domain.keytab.value).unwrap_or_default().of_realm(realm);
     let account = MachineAccount::new(realm, keytab.machine_account()?, domain.keytab.value.clone());

@@ -63,7 +63,8 @@ impl Locator for MachineAccount {
             }
             return Ok(list);
         }
-        within(deadline, move || found.refresh(&realm)).unwrap_or_else(|| Err("the DNS does not answer".to_owned()))
+        within(deadline, move || found.refresh(&realm))
+            .unwrap_or_else(|| Err("the DNS does not answer".to_owned()))
     }
 
     fn log_on(&self, host: &str, deadline: Instant) -> Result<Box<dyn SaslContext>, String> {
@@ -78,7 +79,8 @@ impl Locator for MachineAccount {
             waiting.fetch_sub(1, Ordering::AcqRel);
             layer
         };
-        let layer = within(deadline, log_on).unwrap_or_else(|| Err("the KDC gives no ticket in time".to_owned()));
+        let layer =
+            within(deadline, log_on).unwrap_or_else(|| Err("the KDC gives no ticket in time".to_owned()));
         Ok(Box::new(layer?))
     }
 }

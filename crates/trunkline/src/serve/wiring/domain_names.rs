@@ -1,9 +1,11 @@
 //! The names of the domain's users and groups for the engine, as far as the resolver knows them. None of these
 //! functions waits: what is not known yet is looked up beside, and is there at a later call.
 
+use std::sync::Arc;
+
 use ::identity::{AccountKey, Group, User};
 use share::engine::{AccountDomain, AccountKind, AccountName};
-use std::sync::Arc;
+use smb::config::grantee::parts;
 use volume::security::Sid;
 
 use super::domain_users::DomainIds;
@@ -34,6 +36,20 @@ impl DomainIds {
     pub fn account_named(&self, domain: &str, name: &str) -> Option<(Sid, AccountKind)> {
         let user = self.user_named(domain, name).map(|user| (user.sid, user_kind(&user)));
         user.or_else(|| self.group_named(domain, name).map(|group| (group.sid, AccountKind::Group)))
+    }
+
+    /// Looks up the accounts of domains that `users` of shares names, so that those who log on first have
+    /// their rights. Waits for a directory, but only once for one that is silent.
+    pub fn look_up<'a>(&self, names: impl Iterator<Item = &'a str>) {
+        for name in names {
+            let (is_group, Some(domain), account) = parts(name) else { continue };
+            let Some(text) = self.nt_name(domain, account) else { continue };
+            let is_user = !is_group && self.resolver().user_named(&text).is_ok_and(|found| found.is_some());
+            if !is_user {
+                // The result is remembered, a refusal too.
+                let _ = self.resolver().group_named(&text);
+            }
+        }
     }
 
     /// The user of a domain with a name.

@@ -154,6 +154,11 @@ impl PlanIdentities {
     pub fn of(plan: &ServePlan, former: Option<&DomainIds>) -> Result<PlanIdentities, String> {
         let host_names = host::listed_names();
         let domain_ids = DomainIds::of(&plan.config.domain, &plan.principals, &host_names, former);
+        if let Ok(ids) = &domain_ids {
+            let shares = plan.config.shares.values().flat_map(|share| share.users.keys());
+            let accounts = plan.config.accounts.values().flat_map(|account| account.users.keys());
+            ids.look_up(shares.chain(accounts).map(String::as_str));
+        }
         let workgroup = &plan.config.server.workgroup.value;
         let map = IdentityMap::new(&plan.principals, &plan.identity, &[workgroup])?;
         let map = map.with_domain(domain_ids.clone().ok()).with_host_groups(host_names.groups.clone());
@@ -172,7 +177,11 @@ impl AccountMapping for IdentityMap {
     }
 
     fn uid(&self, sid: &Sid) -> Option<u32> {
-        self.by_sid.get(sid).copied().or_else(|| sid.as_unix_user()).or_else(|| self.domain_id(sid, IdKind::User))
+        self.by_sid
+            .get(sid)
+            .copied()
+            .or_else(|| sid.as_unix_user())
+            .or_else(|| self.domain_id(sid, IdKind::User))
     }
 
     fn gid(&self, sid: &Sid) -> Option<u32> {
@@ -289,8 +298,7 @@ mod tests {
 
     #[test]
     fn users_and_groups_of_the_domain_have_the_ids_of_the_range_and_local_ones_keep_theirs() {
-        let text =
-            "[domain]\nrealm = \"R.EXAMPLE\"\ndomain_sid = \"S-1-5-21-4-5-6\"\nid_mapping = \"rid\"\n\
+        let text = "[domain]\nrealm = \"R.EXAMPLE\"\ndomain_sid = \"S-1-5-21-4-5-6\"\nid_mapping = \"rid\"\n\
              id_range = \"5000-5999\"\n";
         let domain = crate::config::read::parse("t", text, std::path::Path::new("/")).unwrap().domain;
         let ids = DomainIds::of(&domain, &[], &smb::HostNames::default(), None).unwrap();

@@ -72,7 +72,7 @@ use crate::config::{Config, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
 use audit::AuditLog;
-use domain_users::DomainUsers;
+use domain_users::{DomainIds, DomainUsers};
 use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
 use identity::{IdentityMap, PlanIdentities};
