@@ -40,7 +40,8 @@ impl UserDatabase {
     /// that name if the server runs as root, and else those of the process.
     ///
     /// # Errors
-    /// [`Silent`] if the host's database does not answer. A user whom it may know must not act as the process.
+    /// [`Silent`] if the host's database does not answer. A user whom it may know must not act as the
+    /// process.
     pub fn ids(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<Ids, Silent> {
         let root = rustix::process::geteuid().is_root();
         self.ids_for(name, uid, gid, root, own())

@@ -142,7 +142,8 @@ impl LdapDirectory {
         Err(silent(reason))
     }
 
-    /// The result on an idle connection. The server may have closed it, or may be gone. Then a new one is made.
+    /// The result on an idle connection. The server may have closed it, or may be gone. Then a new one is
+    /// made.
     fn on_idle<T>(&self, deadline: Instant, job: LdapJob<'_, T>) -> Option<T> {
         let (host, mut connection) = lock(&self.idle).pop()?;
         let begun = Instant::now();

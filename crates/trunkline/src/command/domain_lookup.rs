@@ -1,4 +1,5 @@
-//! `trunkline domain lookup ACCOUNT`: asks the sources of the resolver as the server does, without its memory.
+//! `trunkline domain lookup ACCOUNT`: asks the sources of the resolver as the server does, without its
+//! memory.
 //!
 //! Users of the server itself are in its state, and `trunkline user list` shows them.
 
@@ -55,8 +56,8 @@ fn group_of(resolver: &Resolver, account: &str) -> Result<Option<Arc<Group>>, id
 
 fn shown_user(user: &User) -> Value {
     let groups = user.groups.iter().map(|group| json!({ "sid": group.sid.to_string(), "gid": group.gid }));
-    json!({ "name": user.nt_name(), "principal": user.principal.as_deref(), "sid": user.sid.to_string(), "uid": user.uid,
-        "gid": user.gid, "enabled": user.enabled, "groups": groups.collect::<Vec<_>>() })
+    json!({ "name": user.nt_name(), "principal": user.principal.as_deref(), "sid": user.sid.to_string(),
+        "uid": user.uid, "gid": user.gid, "enabled": user.enabled, "groups": groups.collect::<Vec<_>>() })
 }
 
 fn shown_group(group: &Group) -> Value {

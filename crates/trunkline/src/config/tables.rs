@@ -266,8 +266,8 @@ settings! {
         /// them. A changed range makes files belong to others.
         id_range: IdRange { Text(values::id_range), live, unset "none", "\"100000-199999\"" }
         /// File of the mapping. For `table` it has lines like `user S-1-5-21-1-2-3-1104 5000` and
-        /// `group S-1-5-21-1-2-3-513 6000`. For `autorid` it is a copy of Samba's `autorid.tdb`, or the output
-        /// of `tdbdump` or `net idmap dump` for it.
+        /// `group S-1-5-21-1-2-3-513 6000`. For `autorid` it is a copy of Samba's `autorid.tdb`, or the
+        /// output of `tdbdump` or `net idmap dump` for it.
         id_file: PathBuf { File, live, unset "none" }
         /// Names by which clients reach the server. Each needs a service principal `cifs/NAME` in the realm,
         /// which `trunkline domain test` examines.

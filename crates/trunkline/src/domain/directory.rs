@@ -53,7 +53,8 @@ impl Locator for MachineAccount {
         let (found, realm) = (Arc::clone(&self.found), self.realm.clone());
         let last = self.found.list.lock().clone();
         if let Some((at, list)) = last {
-            // An old list serves until the new one is there, so that a dead name server costs no request time.
+            // An old list serves until the new one is there, so that a dead name server costs no request
+            // time.
             if at.elapsed() > LIST_AGE && !found.is_refreshing.swap(true, Ordering::AcqRel) {
                 std::thread::spawn(move || {
                     // A name server that is silent takes no controller away.

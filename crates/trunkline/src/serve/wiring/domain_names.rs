@@ -1,5 +1,5 @@
-//! The names of the domain's users and groups for the engine, as far as the resolver knows them. None of these
-//! functions waits: what is not known yet is looked up beside, and is there at a later call.
+//! The names of the domain's users and groups for the engine, as far as the resolver knows them. The engine's
+//! functions never wait: what is not known yet is looked up beside, and is there at a later call.
 
 use std::sync::Arc;
 

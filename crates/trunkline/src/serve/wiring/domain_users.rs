@@ -1,5 +1,5 @@
-//! Users of the joined Active Directory domain who are no local users. The resolver (`identity`) says who they
-//! are: at a log-on from the PAC of the ticket, otherwise from the directory and the host.
+//! Users of the joined Active Directory domain who are no local users. The resolver (`identity`) says who
+//! they are: at a log-on from the PAC of the ticket, otherwise from the directory and the host.
 //!
 //! Start with [`DomainUsers::resolve`], the log-on. [`DomainIds`] is the mapping, which the engine uses too.
 
@@ -29,6 +29,8 @@ pub struct DomainIds {
     resolver: Arc<Resolver>,
     /// The keytab and its machine account, as whom the resolver asks the directory.
     asks_as: (PathBuf, Option<String>),
+    /// The users of this server.
+    local: Arc<[LocalUser]>,
 }
 
 impl std::fmt::Debug for DomainIds {
@@ -62,9 +64,18 @@ impl DomainIds {
             None => accounts::resolver(domain, settings)?,
         };
         let people = local.iter().filter(|user| user.key_of.is_none());
-        let people: Vec<LocalUser> = people.filter_map(local_user).collect();
-        resolver.set_local_users(LocalUsers::new(&people));
-        Ok(DomainIds { domain: accounts::domain_sid(domain)?, resolver, asks_as })
+        let local = people.filter_map(local_user).collect();
+        let ids = DomainIds { domain: accounts::domain_sid(domain)?, resolver, asks_as, local };
+        // The settings may still be refused as a whole. A resolver that is in use changes with them.
+        if same.is_none() {
+            ids.set_local_users();
+        }
+        Ok(ids)
+    }
+
+    /// Tells the resolver the users of this server.
+    fn set_local_users(&self) {
+        self.resolver.set_local_users(LocalUsers::new(&self.local));
     }
 
     /// The resolver.
@@ -100,8 +111,8 @@ impl DomainIds {
         }
     }
 
-    /// Whether a user of a session has the same uid by the settings of now. Waits for the directory if the uid
-    /// is there alone.
+    /// Whether a user of a session has the same uid by the settings of now. Waits for the directory if the
+    /// uid is there alone.
     pub fn is_current(&self, identity: &Identity) -> bool {
         let uid = match self.mapping() {
             IdMapping::Attributes(_) => {
@@ -143,7 +154,8 @@ fn check_owners(mapping: &IdMapping, local: &[LogonPrincipal], host: &HostNames)
                 IdMapping::Host => ("id_mapping", "it".to_owned()),
             };
             Err(format!(
-                "choose another `{key}` in `[domain]`: {what} has the id {id}, which `{name}` of this host has"
+                "choose another `{key}` in `[domain]`: {what} has the id {id}, which `{name}` of this host \
+                 has"
             ))
         }
     }
@@ -206,6 +218,9 @@ impl DomainUsers {
         }
         let netbios_name = domain.netbios_name.as_ref().map(|name| name.value.to_uppercase());
         let local = users.iter().map(|user| (user.identity.sid, user.identity.name.clone())).collect();
+        if let Ok(ids) = &ids {
+            ids.set_local_users();
+        }
         let realm = domain.realm.as_ref().map(|realm| realm.value.clone()).unwrap_or_default();
         DomainUsers { ids, machine, netbios_name, realm, local, is_root: host::own().0 == 0 }
     }

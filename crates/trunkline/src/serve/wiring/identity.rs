@@ -146,8 +146,8 @@ pub struct PlanIdentities {
 }
 
 impl PlanIdentities {
-    /// Reads the host's lists of users and groups once. The resolver of `former` stays if its settings did not
-    /// change.
+    /// Reads the host's lists of users and groups once. The resolver of `former` stays if its settings did
+    /// not change.
     ///
     /// # Errors
     /// One line that names the user.

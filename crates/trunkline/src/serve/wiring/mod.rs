@@ -251,14 +251,12 @@ impl FileServer for AssembledServer {
     }
 
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
-        let former = held(&self.domain_ids).clone();
-        let identities = PlanIdentities::of(plan, former.as_ref())?;
+        let identities = PlanIdentities::of(plan, held(&self.domain_ids).as_ref())?;
         let principals = Arc::clone(&identities.map);
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
         let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
-        let users = principals.users();
         let (paths, keeping) = self.directories(plan)?;
         let leaving = share_relocation::leaving(&engines, &paths);
         let audit = self.audit.prepare(&plan.config)?;
@@ -309,11 +307,10 @@ impl FileServer for AssembledServer {
         self.usages.apply(shares.iter().map(|(_, engine, _)| engine).zip(sizes))?;
         next.extend(left);
         *engines = next;
-        *held(&self.domain_ids) = identities.domain_ids.as_ref().ok().cloned();
         self.configure(plan, identities);
         let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
         let claimable = self.restore(restored);
-        self.server.set_users(users);
+        self.server.set_users(principals.users());
         let configs = shares.into_iter().map(|(config, ..)| config);
         self.server.set_shares(configs.filter(|config| is_offered_over_smb(plan, config)));
         self.nfs.set_exports(exported);
@@ -417,6 +414,7 @@ impl AssembledServer {
         let users = map.users();
         let accounts: Arc<dyn AccountMapping> = map;
         accounts::apply(&plan.config, &accounts, &mut settings);
+        *held(&self.domain_ids) = domain_ids.as_ref().ok().cloned();
         let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
         settings.kerberos = kerberos::configure(&plan.config, &users, domain_users);
         names::set_realm_names(&mut settings.target, &plan.config.domain);
