@@ -118,10 +118,9 @@ pub fn resolver(domain: &Domain, settings: Settings) -> Result<Arc<Resolver>, St
     let (weak, thread) = (Arc::downgrade(&resolver), std::thread::Builder::new());
     // Looks up what the engine missed, until the last user of the resolver is gone.
     let refresh = move || {
-        while weak.upgrade().is_some_and(|resolver| {
+        while let Some(resolver) = weak.upgrade() {
             resolver.refresh(REFRESH_WAIT);
-            true
-        }) {}
+        }
     };
     thread
         .name("trunkline-names".to_owned())
