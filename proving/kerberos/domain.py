@@ -253,16 +253,17 @@ def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
 
     def names() -> None:
         with Served(member, MAPPING):
-            well("carl", "put /etc/passwd owned")
+            well("carl", "ls")
             cache = {"KRB5CCNAME": f"FILE:{member.state.parent}/ticket-carl"}
-            until = time.monotonic() + COMMAND_S
+            sid, until = member.status()["domain_sid"], time.monotonic() + 10
+            sids = (f"{sid}-{relative_id('user', 'carl')}", f"{sid}-{DOMAIN_USERS}")
             while True:
-                shown = domain.network.run("smbcacls", f"//{host}/docs", "owned", f"--option=smb ports={PORT}", "--use-kerberos=required", "-N",
-                                           variables=cache).stdout
+                shown = domain.network.run("rpcclient", host, "-p", PORT, "--use-kerberos=required", "-N", "-c", f"lookupsids {' '.join(sids)}",
+                                           variables=cache, check=False)
                 # The first question only begins the lookup of the group.
-                if "OWNER:CORP\\carl" in shown and "GROUP:CORP\\Domain Users" in shown:
+                if f"{sids[0]} CORP\\carl (1)" in shown.stdout and f"{sids[1]} CORP\\Domain Users (2)" in shown.stdout:
                     return
-                expect(time.monotonic() < until, shown)
+                expect(time.monotonic() < until, f"{shown.stdout}{shown.stderr}")
                 time.sleep(0.1)
 
     def reloaded() -> None:
@@ -325,7 +326,7 @@ def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
     suite.case("a user outside of the range", small_range)
     suite.case("a share for one user of the domain", by_name)
     suite.case("a share for a group of the domain, with groups in it", by_group)
-    suite.case("names of the domain in a descriptor", names)
+    suite.case("names of the domain for SIDs", names)
     suite.case("a session of a user of the domain over a reload", reloaded)
 
 
