@@ -26,6 +26,7 @@ package:
 package-test:
 	scripts/foreign all
 	packaging/package.py --only deb
+	proving/packages/state_versions.py
 	proving/packages/guest/run.py
 	proving/packages/reproducible.py
 
