@@ -6,7 +6,8 @@
 The domain is Samba's Active Directory in a network namespace of its own, and the server is its member. Each round
 measures the ways in turn: NTLM of a local user, a ticket with few groups, and one with 200 SIDs in its PAC. The clients
 are processes with MIT's library (python3-gssapi) and a small SMB 3.1.1 client. They make their AP-REQs before the clock
-starts, and answer challenges while it runs. Each log-on ends with LOGOFF. Clients and server share the processors.
+starts, and answer challenges while it runs. Each log-on has a connection of its own, as those of real clients have, and
+ends with LOGOFF. Clients and server share the processors.
 """
 
 import argparse
@@ -33,7 +34,8 @@ HERE = Path(__file__).resolve()
 PYTHON = "/usr/bin/python3"
 HOST, PORT = "files.corp.example", 4450
 LOCAL, LOCAL_PASSWORD = "local", "Local-Word-1"
-CONNECTIONS, BATCH = 8, 8
+# Log-ons of a process at once. One address may have so many connections before it logs on.
+CONNECTIONS = 12
 MORE, LOGOFF, LIMIT_S = 0xC0000016, 2, 120
 # MS-SMB2 2.2.3: the dialect 3.1.1 with SHA-512 for the pre-authentication integrity.
 _SHA512 = struct.pack("<HHIHHH32s", 1, 38, 0, 1, 32, 1, bytes(32))
@@ -45,33 +47,28 @@ MOST_CPU = 1.5
 
 
 class Link:
-    """A connection that sends requests in batches."""
+    """A connection."""
 
     def __init__(self) -> None:
         self.socket = smb.connect((socket.gethostbyname(HOST), PORT))
-        self.number = 0
-        self.send(smb.NEGOTIATE, [(0, NEGOTIATE_BODY)])
-        status, _, _ = self.receive(1)[0]
-        assert status == 0, hex(status)
+        self.number = self.session = 0
+        self.send(smb.NEGOTIATE, NEGOTIATE_BODY)
 
-    def send(self, command: int, requests: list[tuple[int, bytes]]) -> None:
-        """Send requests, each with the session that it is for."""
-        frames = []
-        for session, body in requests:
-            frames.append(smb.message(command, self.number, body, session, 0, 64, 1))
-            self.number += 1
-        self.socket.sendall(b"".join(frames))
+    def send(self, command: int, body: bytes) -> None:
+        """Send a request."""
+        self.socket.sendall(smb.message(command, self.number, body, self.session, 0, 64, 1))
+        self.number += 1
 
-    def receive(self, count: int) -> list[tuple[int, int, bytes]]:
-        """Return status, session and body of the answers, in the order of the requests."""
-        first = self.number - count
-        found: dict[int, tuple[int, int, bytes]] = {}
-        while len(found) < count:
+    def receive(self, wanted: int = 0) -> bytes:
+        """Return the token of the answer, which has the status `wanted`."""
+        status = smb.PENDING
+        while status == smb.PENDING:
             header, body = smb.receive(self.socket)
-            status, number = struct.unpack_from("<I", header, 8)[0], struct.unpack_from("<Q", header, 24)[0]
-            if status != smb.PENDING:
-                found[number] = status, struct.unpack_from("<Q", header, 40)[0], body
-        return [found[first + at] for at in range(count)]
+            status = struct.unpack_from("<I", header, 8)[0]
+        assert status == wanted, hex(status)
+        self.session = struct.unpack_from("<Q", header, 40)[0]
+        at, size = struct.unpack_from("<HH", body, 4) if len(body) > 8 else (64, 0)
+        return body[at - 64:at - 64 + size]
 
 
 class Ntlm:
@@ -119,29 +116,24 @@ def client(way: str, count: int) -> None:
     """One process of a round: log on `count` times, once standard input says so."""
     way_of = Ntlm if way == "ntlm" else Ticket
     logon: Any = way_of(count)
-    links = [Link() for _ in range(CONNECTIONS)]
     print("ready", flush=True)
     sys.stdin.readline()
-    done = 0
-    while done < count:
+    for _ in range(count // CONNECTIONS):
+        links = [Link() for _ in range(CONNECTIONS)]
         for link in links:
-            link.send(smb.SESSION_SETUP, [(0, smb.setup_body(logon.first())) for _ in range(BATCH)])
-        answers = [link.receive(BATCH) for link in links]
-        if logon.has_challenge:
-            for link, all_of in zip(links, answers, strict=True):
-                assert all(status == MORE for status, _, _ in all_of), all_of[0]
-                sent = []
-                for _, session, body in all_of:
-                    at, size = struct.unpack_from("<HH", body, 4)
-                    sent.append((session, smb.setup_body(logon.second(body[at - 64:at - 64 + size]))))
-                link.send(smb.SESSION_SETUP, sent)
-            answers = [link.receive(BATCH) for link in links]
-        for link, all_of in zip(links, answers, strict=True):
-            assert all(status == 0 for status, _, _ in all_of), [hex(status) for status, _, _ in all_of]
-            link.send(LOGOFF, [(session, LOGOFF_BODY) for _, session, _ in all_of])
+            link.receive()
+            link.send(smb.SESSION_SETUP, smb.setup_body(logon.first()))
         for link in links:
-            assert all(status == 0 for status, _, _ in link.receive(BATCH))
-        done += CONNECTIONS * BATCH
+            token = link.receive(MORE if logon.has_challenge else 0)
+            if logon.has_challenge:
+                link.send(smb.SESSION_SETUP, smb.setup_body(logon.second(token)))
+        for link in links:
+            if logon.has_challenge:
+                link.receive()
+            link.send(LOGOFF, LOGOFF_BODY)
+        for link in links:
+            link.receive()
+            link.socket.close()
     print("done", flush=True)
 
 
@@ -157,9 +149,9 @@ def measure(inside: Any, way: str, variables: dict[str, str], count: int, client
     """One turn of a round."""
     from proving.bench import cpu
 
-    step = CONNECTIONS * BATCH
-    each = -(-count // clients // step) * step
-    command = inside(["env", *(f"{key}={value}" for key, value in variables.items()), PYTHON, str(HERE), "--client", way, str(each)])
+    each = -(-count // clients // CONNECTIONS) * CONNECTIONS
+    named = [f"{key}={value}" for key, value in variables.items()]
+    command = inside(["env", *named, PYTHON, str(HERE), "--client", way, str(each)])
     processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(clients)]
     try:
         for process in processes:
@@ -214,15 +206,17 @@ def run(options: argparse.Namespace) -> int:
                         samples.setdefault(name, []).append(sample)
     found = {name: {"rate": spread.of(one.rate for one in all_of), "cpu_us": spread.of(one.cpu_us for one in all_of)}
              for name, all_of in samples.items()}
+    shares = {name: values["cpu_us"].median / found["NTLM"]["cpu_us"].median for name, values in found.items()}
     for name, values in found.items():
-        print(f"        {name}: {values['rate'].told(0)} a second, {values['cpu_us'].told(0)} µs of the server's CPU", flush=True)
+        print(f"        {name}: {values['rate'].told(0)} a second, {values['cpu_us'].told(0)} µs of the server's CPU, "
+              f"{shares[name]:.2f} times NTLM's", flush=True)
     for name, least in GOALS.items():
-        rate, share = found[name]["rate"].median, found[name]["cpu_us"].median / found["NTLM"]["cpu_us"].median
+        rate = found[name]["rate"].median
         tally.add("pass" if rate >= least else "fail", f"{name}: {least:,} a second", "" if rate >= least else f"{rate:,.0f}")
-        fits = share <= MOST_CPU or name != "ticket"
-        tally.add("pass" if fits else "fail", f"{name}: {share:.2f} times NTLM's CPU", "" if fits else f"more than {MOST_CPU}")
+    fits = shares["ticket"] <= MOST_CPU
+    tally.add("pass" if fits else "fail", f"ticket: at most {MOST_CPU} times NTLM's CPU", "" if fits else f"{shares['ticket']:.2f}")
     if options.json:
-        options.json.write_text(json.dumps({name: {key: value._asdict() for key, value in values.items()} for name, values in found.items()}))
+        options.json.write_text(json.dumps(found))
     return tally.close()
 
 
@@ -233,7 +227,7 @@ def main() -> int:
         return 0
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--logons", type=int, default=4096)
+    parser.add_argument("--logons", type=int, default=1536)
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--json", type=Path)
     return run(parser.parse_args())

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Log-ons with Kerberos tickets over SMB in a realm of MIT's KDC: smbclient, smbtorture and MIT's own GSSAPI as clients.
 
-    run.py [--tokens N]      N cut and changed tokens (default 3,000)
+    run.py [--tokens N] [--seed N]     N forged, replayed, cut and changed tokens (default 50,000)
+    run.py --only-tokens               nothing but these
 
 The realm, the server and the clients see a configuration of their own (realm.py); the host's `krb5.conf` is not read.
 """
@@ -29,6 +30,8 @@ from proving.kerberos import realm as realms
 from proving.kerberos.realm import Realm
 
 SUITE, DOMAIN, HOST = "kerberos", "kerberos.test", "files.kerberos.test"
+# Another host with a name of the same length.
+FORGER = "forge.kerberos.test"
 USER, PASSWORD, LOCAL_PASSWORD = "alice", "Open-Sesame-7", "Local-Word-1"
 # Debian's own Python has Debian's python3-gssapi.
 PYTHON = "/usr/bin/python3"
@@ -145,8 +148,8 @@ def torture(port: int, realm: Realm, names: Path, test: str) -> str | None:
 class Suite:
     """The cases with what they share."""
 
-    def __init__(self, directory: Path, tokens: int) -> None:
-        self.directory, self.tokens, self.tally = directory, tokens, Tally(SUITE)
+    def __init__(self, directory: Path, tokens: int, seed: int) -> None:
+        self.directory, self.tokens, self.seed, self.tally = directory, tokens, seed, Tally(SUITE)
         self.keytab = directory / "keytab"
 
     def case(self, name: str, body: Callable[[], None]) -> None:
@@ -157,6 +160,16 @@ class Suite:
             self.tally.add("fail", name, str(error))
         else:
             self.tally.add("pass", name)
+
+    def run_tokens(self) -> int:
+        """Nothing but bad tokens, for the long count."""
+        with Realm(self.directory / "realm", clock_skew_s=CLOCK_SKEW_S) as realm:
+            realm.add_user(USER, PASSWORD)
+            realm.add_service(f"cifs/{HOST}", self.keytab)
+            ticket = realm.log_on(USER, PASSWORD, self.directory / "cache")
+            with Server(self.directory / "server", realm, self.keytab) as server:
+                self.case("forms, replays, lists and bad tokens", lambda: self.foreign_tokens(server, realm, ticket))
+        return self.tally.close()
 
     def run(self) -> int:
         with Realm(self.directory / "realm", clock_skew_s=CLOCK_SKEW_S) as realm:
@@ -224,13 +237,15 @@ class Suite:
             by_ticket(server.port, new, host=f"aes256-cts-hmac-sha1-96.{DOMAIN}")
 
         self.case("a renewed key counts at once, and the old one still", renewed)
-        self.case("forms, replays, lists and bad tokens", lambda: self.foreign_tokens(server, ticket))
+        self.case("forms, replays, lists and bad tokens", lambda: self.foreign_tokens(server, realm, ticket))
 
-    def foreign_tokens(self, server: Server, ticket: dict[str, str]) -> None:
+    def foreign_tokens(self, server: Server, realm: Realm, ticket: dict[str, str]) -> None:
         """Tokens of MIT's library through a small SMB client (tokens.py)."""
         script = Path(__file__).with_name("tokens.py")
-        done = subprocess.run([PYTHON, str(script), str(server.port), f"cifs@{HOST}", str(self.tokens)], env={**os.environ, **ticket},
-                              capture_output=True, text=True, timeout=300, check=False)
+        # The server gets no key of it.
+        realm.add_service(f"cifs/{FORGER}", self.directory / "forger.keytab")
+        command = [PYTHON, str(script), str(server.port), f"cifs@{HOST}", f"cifs@{FORGER}", str(self.tokens), str(self.seed)]
+        done = subprocess.run(command, env={**os.environ, **ticket}, capture_output=True, text=True, timeout=1200, check=False)
         if done.returncode:
             raise CaseFailed(done.stderr[-500:])
         found = json.loads(done.stdout)
@@ -242,6 +257,8 @@ class Suite:
             problems.append(f"replay: {found['replay']}")
         if found["mic"] != 0 or found["changed list"] == 0:
             problems.append(f"lists: {found['mic']:#x}, {found['changed list']:#x}")
+        if sum(found["statuses"].values()) != self.tokens:
+            problems.append(f"{self.tokens} tokens were sent, and the answers are {found['statuses']}")
         if found["let in"] or "0xffffffff" in found["statuses"]:
             problems.append(f"{found['let in']} bad tokens were let in: {found['statuses']}")
         if problems:
@@ -287,7 +304,9 @@ class Suite:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tokens", type=int, default=3000)
+    parser.add_argument("--tokens", type=int, default=50_000)
+    parser.add_argument("--seed", type=int, default=31)
+    parser.add_argument("--only-tokens", action="store_true")
     arguments = parser.parse_args()
     lacking = realms.missing() + [program for program in ("smbclient", "smbtorture", "faketime") if not shutil.which(program)]
     if subprocess.run([PYTHON, "-c", "import gssapi"], capture_output=True, check=False).returncode:
@@ -295,7 +314,8 @@ def main() -> int:
     if lacking:
         skip_whole_suite(SUITE, f"{', '.join(lacking)} missing: run scripts/foreign")
     with tempfile.TemporaryDirectory(prefix="proof-kerberos-") as directory:
-        return Suite(Path(directory), arguments.tokens).run()
+        suite = Suite(Path(directory), arguments.tokens, arguments.seed)
+        return suite.run_tokens() if arguments.only_tokens else suite.run()
 
 
 if __name__ == "__main__":

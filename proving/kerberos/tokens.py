@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """A foreign GSSAPI (python3-gssapi over MIT's library) that sends good, replayed, cut and changed tokens in SESSION_SETUP.
 
-    tokens.py PORT SERVICE@HOST COUNT      with KRB5_CONFIG and KRB5CCNAME of a client that has a ticket
+    tokens.py PORT SERVICE@HOST OTHER@HOST COUNT SEED    with KRB5_CONFIG and KRB5CCNAME of a client that has a ticket
+
+The server has no key of the other service, whose host's name is as long.
 
 Prints a line of JSON: how many of each kind were let in, and the statuses of those that were not.
 """
 
+import contextlib
 import json
 import random
 import socket
@@ -24,6 +27,8 @@ from proving.strangers import smb
 SPNEGO, KERBEROS = bytes.fromhex("06062b0601050502"), bytes.fromhex("06092a864886f712010202")
 MICROSOFT, NEGOEX = bytes.fromhex("06092a864882f712010202"), bytes.fromhex("060a2b06010401823702021e")
 SUCCESS, MORE = 0, 0xC0000016
+# Connections, and log-ons on each at once; the server allows 16.
+LINKS, DEPTH = 4, 12
 
 
 def der(tag: int, content: bytes) -> bytes:
@@ -150,47 +155,112 @@ def second_choice(port: int, service: str, change: bool) -> int:
         return link.set_up(response(None, client.get_signature(sent)))[0]
 
 
-def bad_tokens(port: int, service: str, count: int) -> tuple[int, Counter[int]]:
-    """Cut and changed tokens: how many were let in, and the statuses. Many go over one connection.
+class Crowd:
+    """Connections that carry many log-ons at once, so that many tokens cost little time."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._links = [self._connect() for _ in range(LINKS)]
+        self.statuses = Counter[int]()
+
+    def _connect(self) -> tuple[socket.socket, int]:
+        plain = smb.connect(("127.0.0.1", self._port))
+        plain.sendall(smb.message(smb.NEGOTIATE, 0, smb.NEGOTIATE_BODY, credits=64))
+        smb.receive(plain)
+        return plain, 1
+
+    def send(self, tokens: list[bytes]) -> None:
+        """Send tokens, each as a log-on of its own, and count the statuses. A lost connection counts as -1."""
+        parts = [tokens[at::LINKS] for at in range(LINKS)]
+        for (plain, number), part in zip(self._links, parts, strict=True):
+            with contextlib.suppress(OSError):
+                plain.sendall(b"".join(smb.message(smb.SESSION_SETUP, number + at, smb.setup_body(token), credits=32)
+                                       for at, token in enumerate(part)))
+        for at, part in enumerate(parts):
+            plain, number = self._links[at]
+            seen = Counter(self._statuses(plain, len(part)))
+            self.statuses += seen
+            self._links[at] = plain, number + len(part)
+            # A log-on that goes on or has gone well keeps its place.
+            if seen.keys() & {SUCCESS, MORE, -1}:
+                plain.close()
+                self._links[at] = self._connect()
+
+    @staticmethod
+    def _statuses(plain: socket.socket, count: int) -> list[int]:
+        found: list[int] = []
+        while len(found) < count:
+            try:
+                status: int = struct.unpack_from("<I", smb.receive(plain)[0], 8)[0]
+            except (smb.ConnectionLost, OSError):
+                return found + [-1] * (count - len(found))
+            if status != smb.PENDING:
+                found.append(status)
+        return found
+
+    def close(self) -> None:
+        for plain, _ in self._links:
+            plain.close()
+
+
+def forged(service: str, other: str) -> bytes:
+    """A request whose ticket is for another service with a key that the server does not have, under the name of `service`."""
+    mine, its = (name.partition("@")[2].encode() for name in (service, other))
+    assert len(mine) == len(its)
+    token: bytes = context(other).step()
+    assert its in token
+    return init(mech_list(KERBEROS), token.replace(its, mine))
+
+
+def bad_token(number: int, service: str, other: str, good: bytes, dice: random.Random) -> bytes:
+    """One of the bad tokens.
 
     Most are those of a request that counted before, so that not even a change of an unprotected byte lets it in again. One in ten
     is of a request that never came before, with a change in what is encrypted: its end is the authenticator.
     """
-    dice, statuses, let_in, link = random.Random(31), Counter[int](), 0, Link(port)
-    good = init(mech_list(KERBEROS), context(service).step())
-    assert set_up_once(port, good) == SUCCESS
-    for number in range(count):
-        token = bytearray(good)
-        if number % 10 == 0:
-            token = bytearray(init(mech_list(KERBEROS), context(service).step()))
-            token[-1 - dice.randrange(150)] ^= 1 << dice.randrange(8)
-        elif number % 4 == 0:
-            del token[dice.randrange(len(token)):]
-        else:
-            token[dice.randrange(len(token))] ^= 1 << dice.randrange(8)
-        try:
-            status, _ = link.set_up(bytes(token))
-        except (smb.ConnectionLost, OSError):
-            status = -1
-        if status in (SUCCESS, MORE, -1):
-            link.close()
-            link = Link(port)
-        statuses[status] += 1
-        let_in += status == SUCCESS
-    link.close()
-    return let_in, statuses
+    kind, token = number % 20, bytearray(good)
+    if kind in (0, 10):
+        token = bytearray(init(mech_list(KERBEROS), context(service).step()))
+        token[-1 - dice.randrange(150)] ^= 1 << dice.randrange(8)
+    elif kind == 1:
+        return forged(service, other)
+    elif kind == 2:
+        return good
+    elif kind in (3, 7, 11, 15, 19):
+        del token[dice.randrange(len(token)):]
+    elif kind == 4:
+        at = dice.randrange(len(token))
+        token[at:at + dice.randrange(1, 64)] = dice.randbytes(dice.randrange(64))
+    else:
+        token[dice.randrange(len(token))] ^= 1 << dice.randrange(8)
+    return bytes(token)
+
+
+def bad_tokens(port: int, service: str, other: str, count: int, seed: int) -> Counter[int]:
+    """The statuses of forged, replayed, cut and changed tokens."""
+    dice, crowd, good = random.Random(seed), Crowd(port), b""
+    for begin in range(0, count, LINKS * DEPTH):
+        # An old request is refused for its age alone.
+        if begin % (40 * LINKS * DEPTH) == 0:
+            good = init(mech_list(KERBEROS), context(service).step())
+            assert set_up_once(port, good) == SUCCESS
+        numbers = range(begin, min(begin + LINKS * DEPTH, count))
+        crowd.send([bad_token(number, service, other, good, dice) for number in numbers])
+    crowd.close()
+    return crowd.statuses
 
 
 def main() -> None:
-    port, service, count = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    port, service, other, count, seed = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
     socket.setdefaulttimeout(20)
     found: dict[str, Any] = {"forms": forms(port, service)}
     token = init(mech_list(KERBEROS), context(service).step())
     found["replay"] = [set_up_once(port, token) for _ in range(3)]
     found["mic"] = second_choice(port, service, change=False)
     found["changed list"] = second_choice(port, service, change=True)
-    let_in, statuses = bad_tokens(port, service, count)
-    found["let in"], found["statuses"] = let_in, {f"{status & 0xFFFFFFFF:#x}": many for status, many in statuses.items()}
+    statuses = bad_tokens(port, service, other, count, seed)
+    found["let in"] = statuses[SUCCESS]
+    found["statuses"] = {f"{status & 0xFFFFFFFF:#x}": many for status, many in statuses.items()}
     print(json.dumps(found))
 
 

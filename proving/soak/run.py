@@ -92,6 +92,10 @@ COUNTS = [
                             "with persistent handles, each restored: equal to one moment", 50,
           ["env", "BACKUPS={seed}+{count}", "BACKUPS_LEAST_RATE={least_rate}", "BACKUPS_OUT={out}", "cargo", "test", "-q", "--profile",
            "{profile}", "-p", "trunkline", "--test", "live", "backup_under_load"], 1800),
+    Count("tokens", 1_000_000, "forged, replayed, cut and changed Kerberos tickets and SPNEGO tokens: nobody is let in", 50_000,
+          [sys.executable, str(PROVING / "kerberos/run.py"), "--only-tokens", "--tokens", "{count}", "--seed", "{seed}"], 600,
+          # `make test` has as many in the suite.
+          has_twentieth=False),
     Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not "
                              "answered: it can remove all it has left", 5_000,
           ["env", "SIMULATED_KILLS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb", "--test", "orphans"], 1800),

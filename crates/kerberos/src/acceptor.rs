@@ -68,7 +68,7 @@ impl AcceptorContext {
     /// A context that waits for its first token.
     #[must_use]
     pub fn new(credentials: &Arc<AcceptorCredentials>) -> AcceptorContext {
-        let context = Context::new(credentials.credential.library());
+        let context = Context::new(credentials.library());
         AcceptorContext { credentials: Arc::clone(credentials), context, has_begun: false }
     }
 
@@ -82,7 +82,8 @@ impl AcceptorContext {
             let types = types.ok_or_else(|| GssError::local("gss_accept_sec_context", Cause::BadToken))?;
             types.into_iter().try_for_each(|kind| self.credentials.check(kind))?;
         }
-        let turn = self.context.accept(&self.credentials.credential, token)?;
+        let credentials = &self.credentials;
+        let turn = credentials.with_own(|credential| self.context.accept(credential, token))?;
         let Some(name) = turn.client.filter(|_| turn.is_established) else {
             return Ok(Accepted::Continue(turn.token));
         };

@@ -4,16 +4,27 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+
 use crate::encryption_type::EncryptionType;
 use crate::error::GssError;
 use crate::library::{Credential, Library, NameForm, Usage, store_path};
 
 /// A server's credentials: all keys of its keytab. They read the keytab anew for each log-on, so new keys
 /// count at once.
+///
+/// The library locks a credential as long as it accepts a token. So each token gets one that no other thread
+/// uses, and there are as many as tokens were accepted at once.
 pub struct AcceptorCredentials {
-    pub(crate) credential: Credential,
-    pub(crate) allowed: Vec<EncryptionType>,
+    library: Arc<Library>,
+    keytab: String,
+    replay_cache: String,
+    allowed: Vec<EncryptionType>,
+    idle: Mutex<Vec<Credential>>,
 }
+
+/// The most idle credentials. Each has some 200 bytes.
+const MAX_IDLE: usize = 64;
 
 impl AcceptorCredentials {
     /// The credentials of a keytab. `replay_cache` is the file that remembers the tokens of the last minutes,
@@ -27,13 +38,44 @@ impl AcceptorCredentials {
         replay_cache: &Path,
         allowed: &[EncryptionType],
     ) -> Result<AcceptorCredentials, GssError> {
-        let (keytab, replay_cache) = (store_path("FILE", keytab)?, store_path("file2", replay_cache)?);
-        let store = [("keytab", keytab.as_str()), ("rcache", replay_cache.as_str())];
-        let mut credential = library.credential(None, Usage::Accept, &store)?;
+        let credentials = AcceptorCredentials {
+            library: Arc::clone(library),
+            keytab: store_path("FILE", keytab)?,
+            replay_cache: store_path("file2", replay_cache)?,
+            allowed: allowed.to_vec(),
+            idle: Mutex::new(Vec::new()),
+        };
+        credentials.with_own(|_| Ok(()))?;
+        Ok(credentials)
+    }
+
+    /// The library.
+    pub(crate) fn library(&self) -> &Arc<Library> {
+        &self.library
+    }
+
+    /// Calls `accept` with a credential that no other thread uses.
+    pub(crate) fn with_own<T>(
+        &self,
+        accept: impl FnOnce(&Credential) -> Result<T, GssError>,
+    ) -> Result<T, GssError> {
+        let idle = self.idle.lock().pop();
+        let own = idle.map_or_else(|| self.credential(), Ok)?;
+        let accepted = accept(&own);
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE {
+            idle.push(own);
+        }
+        accepted
+    }
+
+    fn credential(&self) -> Result<Credential, GssError> {
+        let store = [("keytab", self.keytab.as_str()), ("rcache", self.replay_cache.as_str())];
+        let mut credential = self.library.credential(None, Usage::Accept, &store)?;
         // This limits the subkeys that the library negotiates, and not the tickets (`acceptor.rs`).
-        let numbers: Vec<i32> = allowed.iter().map(|allowed| allowed.number()).collect();
+        let numbers: Vec<i32> = self.allowed.iter().map(|allowed| allowed.number()).collect();
         credential.allow(&numbers)?;
-        Ok(AcceptorCredentials { credential, allowed: allowed.to_vec() })
+        Ok(credential)
     }
 
     /// Checks an encryption type of a ticket or a key.
