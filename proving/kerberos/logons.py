@@ -35,7 +35,7 @@ PYTHON = "/usr/bin/python3"
 HOST, PORT = "files.corp.example", 4450
 LOCAL, LOCAL_PASSWORD = "local", "Local-Word-1"
 # Log-ons of a process at once. One address may have so many connections before it logs on.
-CONNECTIONS = 12
+CONNECTIONS = 8
 MORE, LOGOFF, LIMIT_S = 0xC0000016, 2, 120
 # MS-SMB2 2.2.3: the dialect 3.1.1 with SHA-512 for the pre-authentication integrity.
 _SHA512 = struct.pack("<HHIHHH32s", 1, 38, 0, 1, 32, 1, bytes(32))
