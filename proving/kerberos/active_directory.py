@@ -62,6 +62,13 @@ def realm_configuration(realm: str, directory: Path, more: str = "") -> str:
             f"[domain_realm]\n  .{realm.lower()} = {realm}\n  {realm.lower()} = {realm}\n")
 
 
+def with_winbindd(directory: Path, command: Sequence[object]) -> list[str]:
+    """Return a command that finds a winbindd by its directory. Samba's library has the place of the socket built in, so
+    it lies there for this command alone. The command must have mounts of its own, as in a network namespace."""
+    at = "/run/samba"
+    return ["sh", "-c", f'mkdir -p {at} && mount --bind "$0" {at} && exec "$@"', str(directory), *map(str, command)]
+
+
 class Controller:
     """One domain controller."""
 
@@ -71,6 +78,8 @@ class Controller:
         self.host = f"{self.name}.{domain.realm.lower()}"
         self.directory = domain.directory / self.name
         self.settings = self.directory / "etc" / "smb.conf"
+        # The directory that Samba takes for /run/samba.
+        self.run = self.directory / "run"
         self._process: subprocess.Popen[bytes] | None = None
 
     def make(self) -> None:
@@ -90,16 +99,26 @@ class Controller:
         text = self.settings.read_text()
         mine = {"interfaces": f"{self.address}/24", "bind interfaces only": "yes", "server services": self.domain.services,
                 "pid directory": self.directory, "ncalrpc dir": self.directory / "ncalrpc", "ntp signd socket directory": self.directory / "ntp",
-                "winbindd socket directory": self.directory / "winbindd", "dns forwarder": "0.0.0.0", "log file": self.directory / "log",
+                "winbindd socket directory": self.run / "winbindd", "dns forwarder": "0.0.0.0", "log file": self.directory / "log",
                 "dns update command": "/bin/true", "spn update command": "/bin/true", "nsupdate command": "/bin/true",
                 "gpo update command": "/bin/true", "panic action": "", "samba kcc command": "/bin/true",
-                "kdc:user ticket lifetime": 10, "ldap server require strong auth": "yes", **self.domain.options}
+                "kdc:user ticket lifetime": 10, "ldap server require strong auth": "yes", **self._smb_options(), **self.domain.options}
         lines = [line for line in text.splitlines() if line.split("=")[0].strip() not in mine]
         at = lines.index("[global]") + 1
         lines[at:at] = [f"\t{key} = {value}" for key, value in mine.items()]
         self.settings.write_text("\n".join(lines) + "\n")
-        for name in ("ncalrpc", "ntp", "winbindd"):
-            (self.directory / name).mkdir(mode=0o750, exist_ok=True)
+        for path, mode in ((self.directory / "ncalrpc", 0o750), (self.directory / "ntp", 0o750), (self.run / "winbindd", 0o755)):
+            path.mkdir(mode=mode, parents=True, exist_ok=True)
+
+    def _smb_options(self) -> dict[str, Any]:
+        """Return the settings of a controller that serves SMB: directories of its own, and access lists in a file."""
+        if not self.domain.has_smb:
+            return {}
+        kinds = ("state", "lock", "cache")
+        for kind in kinds:
+            (self.directory / kind).mkdir(exist_ok=True)
+        return {**{f"{kind} directory": self.directory / kind for kind in kinds}, "vfs objects": "dfs_samba4 acl_xattr xattr_tdb",
+                "xattr_tdb:file": self.directory / "xattr.tdb"}
 
     def _as_host(self) -> list[str]:
         return ["unshare", "--uts", "sh", "-c", f'hostname {self.name} && exec "$@"', "sh"]
@@ -107,8 +126,9 @@ class Controller:
     def begin(self) -> None:
         """Start it without waiting."""
         log = (self.directory / "output").open("ab")
-        command = ["unshare", "--pid", "--fork", "--kill-child", *self._as_host(), *self.domain.program("samba"),
-                   "--foreground", "--no-process-group", f"--configfile={self.settings}"]
+        command = with_winbindd(self.run, [
+            "unshare", "--pid", "--fork", "--kill-child", *self._as_host(), *self.domain.program("samba"), "--foreground",
+            "--no-process-group", f"--configfile={self.settings}"])
         self._process = subprocess.Popen(self.domain.network.inside(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                          start_new_session=True, env=environment())
 
@@ -148,14 +168,16 @@ class Controller:
 class ActiveDirectory:
     """A domain; a context manager. Its network is one of its own, or the given one.
 
-    `users` and `groups` are what populate.py makes. `services` are those of Samba's "server services".
+    `users` and `groups` are what populate.py makes. `services` are those of Samba's "server services". With `has_smb`
+    the controllers serve SMB too, over which other members than ours ask them.
     """
 
     def __init__(self, controllers: int = 1, users: Mapping[str, Any] = USERS, groups: Mapping[str, Any] = GROUPS,
                  network: RealmNetwork | None = None, is_newer: bool | None = None, realm: str = REALM, workgroup: str = WORKGROUP,
                  services: str = "ldap cldap kdc dns rpc nbt drepl", options: Mapping[str, Any] = {}, directory: Path | None = None,
-                 upn_suffixes: Sequence[str] = ("other.example",), cache: str = "") -> None:
-        self.realm, self.workgroup, self.services, self.options = realm, workgroup, services, dict(options)
+                 upn_suffixes: Sequence[str] = ("other.example",), cache: str = "", has_smb: bool = False) -> None:
+        self.realm, self.workgroup, self.options = realm, workgroup, dict(options)
+        self.services, self.has_smb = services + " winbindd s3fs" * has_smb, has_smb
         self.users, self.groups, self.upn_suffixes = dict(users), dict(groups), list(upn_suffixes)
         self.cache = cache
         self.is_newer = server.is_newer() if is_newer is None else is_newer

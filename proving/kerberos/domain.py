@@ -24,6 +24,7 @@ from proving.doctor import stage
 from proving.harness import server
 from proving.harness.tally import Tally, skip_whole_suite
 from proving.kerberos import realm as plain
+from proving.kerberos import winbind
 from proving.kerberos.active_directory import MEMBER, PASSWORD, WORKGROUP, ActiveDirectory
 from proving.kerberos.network import Missing, environment
 
@@ -141,14 +142,15 @@ class Suite:
 class Served:
     """The joined server, with the share `docs`; a context manager. `domain` are lines of [domain], `users` the share's."""
 
-    def __init__(self, member: Member, domain: str = "", users: str = '{ "*" = "full" }', spn: str = "required") -> None:
+    def __init__(self, member: Member, domain: str = "", users: str = '{ "*" = "full" }', spn: str = "required",
+                 name: str = "files") -> None:
         directory = member.state.parent
         self.share, self._log = directory / "docs", directory / "serve.log"
         self.share.mkdir(exist_ok=True)
         self.share.chmod(0o777)
         directory.chmod(0o755)
         config = directory / "trunkline.toml"
-        config.write_text(f'[server]\nname = "files"\nsmb_port = {PORT}\nstate_dir = "{member.state}"\ndiscovery = false\n'
+        config.write_text(f'[server]\nname = "{name}"\nsmb_port = {PORT}\nstate_dir = "{member.state}"\ndiscovery = false\n'
                           f'spn = "{spn}"\nspn_names = []\n[domain]\n{domain}[share.docs]\npath = "{self.share}"\nusers = {users}\n')
         with self._log.open("wb") as log:
             command = member.inside(["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(directory / "pid"), server.program(), "serve",
@@ -330,6 +332,25 @@ def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
     suite.case("a session of a user of the domain over a reload", reloaded)
 
 
+def winbind_cases(suite: Suite, domain: ActiveDirectory, directory: Path) -> None:
+    """The log-ons with NTLM, through a winbindd that is a member of its own."""
+    if not winbind.is_there():
+        suite.tally.add("skip", f"{suite.title}: NTLM through winbindd", "needs the Debian packages winbind and samba-common-bin")
+        return
+    shown = domain.tool("user", "show", "bob", "--attributes=objectSid")
+    sid = shown.split("objectSid: ")[1].split()[0].rsplit("-", 1)[0]
+
+    def serve(by: winbind.Winbind, more: str) -> Served:
+        settings = (f'realm = "{domain.realm}"\nnetbios_name = "{domain.workgroup}"\ndomain_sid = "{sid}"\nkeytab = "{by.keytab}"\n'
+                    f"{MAPPING}{more}")
+        member = Member(by.inside, directory)
+        return Served(member, settings, name=winbind.NAME)
+
+    directory.mkdir()
+    with winbind.Winbind(domain, directory / "winbind") as daemon:
+        winbind.ntlm_cases(suite, daemon, serve, PORT)
+
+
 def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
     """The cases of Active Directory."""
     host, alias = f"{MEMBER}.{domain.realm.lower()}", f"nas.{domain.realm.lower()}"
@@ -445,6 +466,7 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     suite.case("a wrong password", refused)
     suite.case("a clock that is ten minutes ahead", clock)
     user_cases(suite, domain, member)
+    winbind_cases(suite, domain, member.state.parent / "ntlm")
     suite.case("a missing service principal", missing_name)
     suite.case("keys renewed beside the old ones", renewal)
     suite.case("keys that the domain has replaced", old_keys)
@@ -535,7 +557,7 @@ def main() -> None:
             variable = f"KRB5_CONFIG={realm.config}"
             plain_cases(Suite(tally, "plain realm"), realm, Member(lambda command: ["env", variable, *command], directory))
         begun = time.monotonic()
-        with scratch() as directory, ActiveDirectory() as domain:
+        with scratch() as directory, ActiveDirectory(has_smb=True) as domain:
             print(f"        a domain controller runs after {time.monotonic() - begun:.1f} s", flush=True)
             directory_cases(Suite(tally, "Active Directory"), domain, Member(domain.network.inside, directory))
     except Missing as reason:

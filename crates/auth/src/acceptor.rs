@@ -12,6 +12,7 @@ use crate::credentials::Credentials;
 use crate::kerberos::{KerberosTicket, Mechanism};
 use crate::ntlm::signature::{Signatures, SigningSide};
 use crate::ntlm::{self, AuthenticatedClient, Names, Proof, Target};
+use crate::pass_through::{DomainAccount, PassThrough};
 use crate::refusal::Refusal;
 use crate::spnego::{
     self, BadToken, KERBEROS, MS_KERBEROS, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token,
@@ -24,6 +25,7 @@ pub struct Config {
     names: Arc<Names>,
     kerberos: Option<Arc<dyn Mechanism>>,
     ntlm: bool,
+    pass_through: Option<Arc<dyn PassThrough>>,
 }
 
 impl fmt::Debug for Config {
@@ -32,6 +34,7 @@ impl fmt::Debug for Config {
             .field("names", &self.names)
             .field("kerberos", &self.kerberos.is_some())
             .field("ntlm", &self.ntlm)
+            .field("pass_through", &self.pass_through.is_some())
             .finish()
     }
 }
@@ -40,7 +43,7 @@ impl Config {
     /// The configuration of a server with these names.
     #[must_use]
     pub fn new(names: Names) -> Config {
-        Config { names: Arc::new(names), kerberos: None, ntlm: true }
+        Config { names: Arc::new(names), kerberos: None, ntlm: true, pass_through: None }
     }
 
     /// The same configuration with Kerberos, which clients prefer.
@@ -53,6 +56,12 @@ impl Config {
     #[must_use]
     pub fn without_ntlm(self) -> Config {
         Config { ntlm: false, ..self }
+    }
+
+    /// The same configuration with NTLM for users of a domain, whom a domain controller judges.
+    #[must_use]
+    pub fn with_pass_through(self, pass_through: Arc<dyn PassThrough>) -> Config {
+        Config { pass_through: Some(pass_through), ..self }
     }
 
     /// The names.
@@ -118,6 +127,8 @@ pub struct Login {
     pub target: Target,
     /// The ticket, if the proof is one.
     pub ticket: Option<Box<KerberosTicket>>,
+    /// The account of a domain, if a domain controller has judged the password.
+    pub domain_account: Option<Box<DomainAccount>>,
 }
 
 impl Login {
@@ -221,11 +232,21 @@ impl Acceptor {
         Acceptor { config: config.clone(), state: AcceptorState::Start, proved: None }
     }
 
-    /// Whether the next call of [`Acceptor::step`] with this token may block, since it goes to Kerberos.
+    /// Whether the next call of [`Acceptor::step`] with this token may block, since it goes to Kerberos or to
+    /// a domain controller.
     #[must_use]
-    pub fn may_block(&self, token: &[u8]) -> bool {
+    pub fn may_block(&self, token: &[u8], credentials: &dyn Credentials) -> bool {
         match &self.state {
             AcceptorState::Kerberos(_) => true,
+            // The identity of the account may be far away.
+            AcceptorState::MicAwaited(unvouched) => unvouched.login.domain_account.is_some(),
+            AcceptorState::Challenged(server, wrapping) => {
+                let (pass_through, message) =
+                    (self.config.pass_through.as_ref(), ntlm_message(token, wrapping));
+                pass_through.zip(message.ok()).is_some_and(|(pass_through, (message, _))| {
+                    server.is_for_domain(message, credentials, &**pass_through)
+                })
+            }
             AcceptorState::Start if self.config.kerberos.is_none() || token.starts_with(ntlm::SIGNATURE) => {
                 false
             }
@@ -388,7 +409,15 @@ impl Acceptor {
         now: Now,
     ) -> Result<Step, Refusal> {
         let (message, mic) = ntlm_message(token, &wrapping)?;
-        let judgement = server.judge(message, credentials, now)?;
+        let pass_through = self.config.pass_through.as_deref();
+        let pass_through = pass_through.filter(|by| server.is_for_domain(message, credentials, *by));
+        let (judgement, domain_account) = match pass_through {
+            Some(pass_through) => {
+                let (judgement, account) = server.judge_by(message, pass_through, now)?;
+                (judgement, Some(Box::new(account)))
+            }
+            None => (server.judge(message, credentials, now)?, None),
+        };
         self.proved = Some(judgement.user.clone()).filter(|_| judgement.proof == Proof::Password);
         let (mech_list, vouched) = match wrapping {
             Wrapping::Bare => (None, MechListMic::None),
@@ -399,7 +428,8 @@ impl Acceptor {
         };
         let AuthenticatedClient { user, domain, workstation, proof, session_key, signatures, target, .. } =
             judgement;
-        let login = Login { user, domain, workstation, proof, session_key, target, ticket: None };
+        let login =
+            Login { user, domain, workstation, proof, session_key, target, ticket: None, domain_account };
         let Some(mech_list) = mech_list else { return Ok(Step::Done { reply: Vec::new(), login }) };
         let own = signatures.as_ref().map(|signatures| signatures.sign(SigningSide::Server, &mech_list));
         match (vouched, signatures) {

@@ -3,7 +3,7 @@
 //! An [`Acceptor`] decides on a log-on. It gets one token of the client at a time. [`Initiator`] is the
 //! counterpart in a client. Accounts come through the [`Credentials`] trait. The result of a log-on is a
 //! session key. [`kdf`] derives from it the keys of a [`Signer`] and two [`Sealer`]s. Kerberos comes as a
-//! [`Mechanism`] from the program.
+//! [`Mechanism`] from the program, and so does the [`PassThrough`] of domain users with NTLM.
 //!
 //! This crate opens no socket and reads no clock. [`ntlm`] and [`spnego`] parse hostile bytes and never
 //! panic.
@@ -14,6 +14,7 @@ pub mod crypto;
 mod initiator;
 mod kerberos;
 pub mod ntlm;
+mod pass_through;
 mod refusal;
 pub mod spnego;
 #[cfg(test)]
@@ -30,5 +31,8 @@ pub use kerberos::{
 };
 pub use ntlm::response::Key;
 pub use ntlm::{ClientIdentity, Names, NtHash, Proof, Target};
+pub use pass_through::{
+    DomainAccount, DomainLogon, NetworkLogon, PassThrough, PassThroughRefusal, PassThroughRefusalKind,
+};
 pub use refusal::Refusal;
 pub use zeroize::Zeroizing;

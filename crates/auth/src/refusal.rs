@@ -2,6 +2,7 @@
 
 use crate::kerberos::TicketRefusal;
 use crate::ntlm::Malformed;
+use crate::pass_through::PassThroughRefusal;
 use crate::spnego::BadToken;
 
 /// The reason for the end of an exchange. The protocol's layer maps it to its own status.
@@ -35,6 +36,9 @@ pub enum Refusal {
     /// The other side's features are too weak: no Unicode, or on the client no extended session security.
     #[error("the other side offers too little security")]
     TooWeak,
+    /// A domain controller does not accept the user's response.
+    #[error(transparent)]
+    PassThrough(#[from] PassThroughRefusal),
     /// The response belongs to NTLMv1 or LM.
     #[error("the client answered with NTLMv1 or LM, which are never accepted")]
     OldResponse,

@@ -129,7 +129,7 @@ fn the_first_choice_is_taken_at_once_under_either_identifier() {
     for mechs in [&[MS_KERBEROS, KERBEROS, OTHER, NTLMSSP][..], &[KERBEROS, NTLMSSP], &[KERBEROS]] {
         let mut acceptor = Acceptor::new(&config());
         let token = init(mechs, Some(b"request"));
-        assert!(acceptor.may_block(&token));
+        assert!(acceptor.may_block(&token, &Accounts::default()));
         let (reply, login) = logged_on(step(&mut acceptor, &token));
         let reply = parsed(&reply);
         assert_eq!(reply.state, Some(NegState::AcceptCompleted));
@@ -224,7 +224,7 @@ fn a_context_may_take_several_tokens_and_come_without_a_wrapper() {
     let mut acceptor = Acceptor::new(&config());
     let reply = continued(step(&mut acceptor, &init(&[KERBEROS], Some(b"part one"))));
     assert_eq!(parsed(&reply).response_token, Some(&b"go on"[..]));
-    assert!(acceptor.may_block(b""));
+    assert!(acceptor.may_block(b"", &Accounts::default()));
     let (reply, _) = logged_on(step(&mut acceptor, &response(Some(b"part two"), None)));
     assert_eq!(
         (parsed(&reply).supported_mech, parsed(&reply).state),
@@ -233,7 +233,7 @@ fn a_context_may_take_several_tokens_and_come_without_a_wrapper() {
 
     let mut acceptor = Acceptor::new(&config());
     let bare = [BARE, b"request"].concat();
-    assert!(acceptor.may_block(&bare));
+    assert!(acceptor.may_block(&bare, &Accounts::default()));
     assert_eq!(logged_on(step(&mut acceptor, &bare)).0, b"reply");
     // The mechanism's own refusal ends the exchange.
     let mut acceptor = Acceptor::new(&config());
@@ -255,14 +255,14 @@ fn mechanisms_that_are_off_are_neither_offered_nor_taken() {
     assert_eq!(offered(&Config::new(names.clone())), [NTLMSSP]);
     for token in [init(&[NTLMSSP], Some(b"NTLMSSP\0")), b"NTLMSSP\0\x01\0\0\0".to_vec()] {
         let mut acceptor = Acceptor::new(&without_ntlm);
-        assert!(!acceptor.may_block(&token));
+        assert!(!acceptor.may_block(&token, &Accounts::default()));
         assert_eq!(refused(&mut acceptor, &token), Refusal::NtlmOff);
     }
     let nothing = init(&[OTHER], None);
     assert_eq!(refused(&mut Acceptor::new(&without_ntlm), &nothing), Refusal::NoCommonMechanism);
     // Without Kerberos such a client is moved to NTLM.
     let mut acceptor = Acceptor::new(&Config::new(names));
-    assert!(!acceptor.may_block(&init(&[KERBEROS, NTLMSSP], Some(b"request"))));
+    assert!(!acceptor.may_block(&init(&[KERBEROS, NTLMSSP], Some(b"request")), &Accounts::default()));
     let reply = continued(step(&mut acceptor, &init(&[KERBEROS, NTLMSSP], Some(b"request"))));
     assert_eq!(parsed(&reply).supported_mech, Some(NTLMSSP));
 }

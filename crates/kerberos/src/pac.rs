@@ -219,6 +219,41 @@ impl Pac {
         })
     }
 
+    /// The PAC that a user would have whom a domain controller has accepted with NTLM: MS-PAC 2.5 and
+    /// NETLOGON_VALIDATION_SAM_INFO4 of MS-NRPC 2.2.1.4.13 have the same fields. `groups` have the attributes
+    /// of the memberships. `None` if the user's SID is that of no account.
+    #[must_use]
+    pub fn of_account(user: Sid, primary_group: Sid, groups: &[(Sid, u32)]) -> Option<Pac> {
+        let (_, domain) = user.subs().split_last()?;
+        let domain = Sid::new(user.authority(), domain);
+        let source = |sid: &Sid, attributes: GroupAttributes| match sid.rid_in(&domain) {
+            Some(_) if !attributes.is_resource() => GroupSource::Account,
+            _ if attributes.is_resource() => GroupSource::Resource,
+            _ => GroupSource::Extra,
+        };
+        let groups = groups.iter().map(|&(sid, attributes)| {
+            let attributes = GroupAttributes(attributes);
+            PacGroup { sid, attributes, source: source(&sid, attributes) }
+        });
+        Some(Pac {
+            user,
+            primary_group,
+            groups: groups.collect(),
+            domain,
+            domain_name: String::new(),
+            name: String::new(),
+            full_name: String::new(),
+            upn: None,
+            dns_domain: None,
+            client_name: String::new(),
+            authenticated: 0,
+            kick_off: None,
+            user_account_control: 0,
+            requester: None,
+            attributes: None,
+        })
+    }
+
     /// Whether the account may log on at this time, in nanoseconds since 1970.
     ///
     /// # Errors

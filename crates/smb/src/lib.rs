@@ -41,7 +41,7 @@ use wire::table;
 
 pub use config::account::{self, AccountConfig};
 pub use config::grantee::Grantee;
-pub use config::kerberos::{KerberosConfig, PrincipalRefusal, PrincipalResolver};
+pub use config::kerberos::{DomainMember, KerberosConfig, PrincipalRefusal, PrincipalResolver};
 pub use config::target::{Spn, TargetRule};
 pub use config::{
     Access, Encryption, Homes, HostNames, NAMED_BY_USER, ServerConfig, ShareConfig, Signing, UserConfig,

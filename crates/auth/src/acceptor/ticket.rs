@@ -165,5 +165,6 @@ fn login(ticket: KerberosTicket) -> Login {
         session_key,
         target: Target { service: Some(ticket.service.clone()), ..Target::default() },
         ticket: Some(Box::new(ticket)),
+        domain_account: None,
     }
 }

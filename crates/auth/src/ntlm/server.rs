@@ -17,6 +17,7 @@ use super::{Malformed, oem};
 use crate::credentials::{Account, Credentials, fold_name};
 use crate::crypto::random;
 use crate::ntlm::av::filetime;
+use crate::pass_through::{DomainAccount, NetworkLogon, PassThrough};
 use crate::refusal::Refusal;
 
 /// The server's names in its CHALLENGE.
@@ -90,6 +91,8 @@ const ALWAYS: NegotiateFlags = NegotiateFlags::REQUEST_TARGET
     .union(NegotiateFlags::TARGET_TYPE_SERVER)
     .union(NegotiateFlags::TARGET_INFO);
 
+/// The length of NTProofStr, the first part of an NTLMv2 response (MS-NLMP 2.2.2.8).
+const PROOF_LEN: usize = 16;
 /// The length of the responses of NTLMv1 and LM in bytes. An NTLMv2 response is longer.
 const OLD_RESPONSE_LEN: usize = 24;
 
@@ -159,7 +162,7 @@ impl Server {
         let sent = parse_authenticate(message)?;
         let names = self.names_in(&sent);
         let sent = names.as_ref().map_or(sent, |names| names.put_into(sent));
-        let settled = if sent.flags.is_empty() { self.offered } else { sent.flags & self.offered };
+        let settled = self.settled(&sent);
         if sent.user.is_empty() && sent.nt_response.is_empty() && is_null(sent.lm_response) {
             let session_key = exported_key(&Zeroizing::new([0; 16]), &sent, settled)?;
             return Ok(admit(&sent, String::new(), Proof::Anonymous, session_key, settled));
@@ -190,6 +193,62 @@ impl Server {
             has_mic: pairs.flags() & AV_FLAG_MIC != 0,
             ..admit(&sent, account.name, Proof::Password, session_key, settled)
         })
+    }
+
+    /// Whether an AUTHENTICATE message is from a user of the domain: `domain` covers the names in it, and no
+    /// local account has the user's name.
+    #[must_use]
+    pub fn is_for_domain(
+        &self,
+        message: &[u8],
+        credentials: &dyn Credentials,
+        domain: &dyn PassThrough,
+    ) -> bool {
+        let Ok(sent) = parse_authenticate(message) else { return false };
+        let names = self.names_in(&sent);
+        let sent = names.as_ref().map_or(sent, |names| names.put_into(sent));
+        let (Ok(user), Ok(of)) = (name(sent.user), name(sent.domain)) else { return false };
+        !user.is_empty() && domain.covers(&user, &of) && find_account(&user, credentials).is_none()
+    }
+
+    /// Has a domain controller judge the AUTHENTICATE message. It may block for some seconds.
+    ///
+    /// # Errors
+    /// The reason why the client is refused.
+    pub fn judge_by(
+        &self,
+        message: &[u8],
+        domain: &dyn PassThrough,
+        now: Now,
+    ) -> Result<(AuthenticatedClient, DomainAccount), Refusal> {
+        // MS-NLMP 3.2.5.1.2, MS-APDS 3.1.5.2
+        let sent = parse_authenticate(message)?;
+        let names = self.names_in(&sent);
+        let sent = names.as_ref().map_or(sent, |names| names.put_into(sent));
+        if sent.nt_response.len() <= OLD_RESPONSE_LEN {
+            return Err(Refusal::OldResponse);
+        }
+        let (stamp, pairs) = said_with(&sent.nt_response[PROOF_LEN..])?;
+        let (user, of, workstation) = (name(sent.user)?, name(sent.domain)?, name(sent.workstation)?);
+        let logon = domain.log_on(&NetworkLogon {
+            user: &user,
+            domain: &of,
+            workstation: &workstation,
+            challenge: self.server_challenge,
+            nt_response: sent.nt_response,
+            lm_response: sent.lm_response,
+        })?;
+        let settled = self.settled(&sent);
+        let session_key = exported_key(&logon.session_base_key, &sent, settled)?;
+        self.check_mic(message, pairs, &session_key)?;
+        let target = Target::read(pairs, stamp, now);
+        let client = admit(&sent, logon.account.name.clone(), Proof::Password, session_key, settled);
+        Ok((AuthenticatedClient { target, ..client }, logon.account))
+    }
+
+    /// The flags that both sides have agreed on.
+    fn settled(&self, sent: &Authenticate<'_>) -> NegotiateFlags {
+        if sent.flags.is_empty() { self.offered } else { sent.flags & self.offered }
     }
 
     /// The user whose password an AUTHENTICATE message proves, in one form for all spellings. It is the name

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use auth::crypto::preauth_hash;
 use auth::ntlm::NtHash;
-use auth::{Acceptor, Account, Credentials, Login, Proof, Step, TicketRefusalKind};
+use auth::{Acceptor, Account, Credentials, Login, PassThroughRefusalKind, Proof, Step, TicketRefusalKind};
 use share::{ClientDetails, Identity};
 use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
@@ -293,9 +293,10 @@ impl LogOn<'_, '_> {
                 self.refuse_log_on(setup, &login.user, &why.to_string(), "log-on refused");
                 return Err(Stop::Fail(why.status()));
             }
-            // A ticket proves a principal, and never an account of that name.
-            None if login.proof == Proof::Ticket => {
-                let why = "log-ons with tickets were switched off meanwhile";
+            // A ticket or a domain controller proves an account of the domain, and never a local one of that
+            // name.
+            None if login.proof == Proof::Ticket || login.domain_account.is_some() => {
+                let why = "log-ons of users of the domain were switched off meanwhile";
                 self.refuse_log_on(setup, &login.user, why, "log-on refused");
                 return Err(Stop::Fail(NtStatus::LOGON_FAILURE));
             }
@@ -481,6 +482,14 @@ fn status_of(why: &auth::Refusal) -> NtStatus {
         Refusal::OldResponse | Refusal::WrongCredentials | Refusal::Rejected => NtStatus::LOGON_FAILURE,
         Refusal::AccountDisabled => NtStatus::ACCOUNT_DISABLED,
         Refusal::NtlmOff => NtStatus::NTLM_BLOCKED,
+        Refusal::PassThrough(refusal) => match refusal.kind {
+            PassThroughRefusalKind::WrongCredentials => NtStatus::LOGON_FAILURE,
+            PassThroughRefusalKind::Disabled => NtStatus::ACCOUNT_DISABLED,
+            PassThroughRefusalKind::LockedOut => NtStatus::ACCOUNT_LOCKED_OUT,
+            PassThroughRefusalKind::PasswordExpired => NtStatus::PASSWORD_EXPIRED,
+            PassThroughRefusalKind::Restricted => NtStatus::ACCOUNT_RESTRICTION,
+            PassThroughRefusalKind::Unavailable => NtStatus::NO_LOGON_SERVERS,
+        },
         Refusal::Ticket(ticket) => match ticket.kind {
             TicketRefusalKind::ClockSkew => NtStatus::TIME_DIFFERENCE_AT_DC,
             TicketRefusalKind::BadToken => NtStatus::INVALID_PARAMETER,

@@ -387,6 +387,7 @@ pub(crate) mod tests {
             share_endpoints: Vec::new(),
             target: TargetRule::default(),
             kerberos: None,
+            domain_member: None,
             ntlm: true,
             guess_delay_ns: 0,
             session_memory: share::ClientMemory::bounded(usize::MAX),

@@ -1,9 +1,9 @@
-//! The settings of log-ons with Kerberos tickets, and the source of identities for principals.
+//! The settings of log-ons by users of a realm or domain, and the source of identities for them.
 
 use std::fmt;
 use std::sync::Arc;
 
-use auth::{KerberosTicket, Mechanism};
+use auth::{DomainAccount, KerberosTicket, Mechanism, Names, PassThrough};
 use share::Identity;
 use smb_wire::NtStatus;
 
@@ -22,13 +22,37 @@ impl fmt::Debug for KerberosConfig {
     }
 }
 
-/// Maps a principal to an identity.
+/// The settings of log-ons with NTLM by users of the domain, of which this server is a member.
+#[derive(Clone)]
+pub struct DomainMember {
+    /// The names in the CHALLENGE. A domain controller compares the computer and the domain in a response
+    /// with the member that passes it on.
+    pub names: Names,
+    /// The way to a domain controller.
+    pub pass_through: Arc<dyn PassThrough>,
+    /// The source of identities.
+    pub resolver: Arc<dyn PrincipalResolver>,
+}
+
+impl fmt::Debug for DomainMember {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DomainMember").field("names", &self.names).finish_non_exhaustive()
+    }
+}
+
+/// Maps principals and accounts of a domain to identities.
 pub trait PrincipalResolver: Send + Sync {
     /// The identity of an accepted ticket's principal. It may block for a few seconds.
     ///
     /// # Errors
     /// The reason why the principal may not log on.
     fn resolve(&self, ticket: &KerberosTicket) -> Result<Arc<Identity>, PrincipalRefusal>;
+
+    /// The identity of an account that a domain controller has accepted. It may block for a few seconds.
+    ///
+    /// # Errors
+    /// The reason why the user may not log on.
+    fn resolve_account(&self, account: &DomainAccount) -> Result<Arc<Identity>, PrincipalRefusal>;
 }
 
 /// The reason why a principal with a valid ticket may not log on.

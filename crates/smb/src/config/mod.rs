@@ -17,7 +17,7 @@ use volume::security::{Sid, well_known};
 
 use account::{AccountConfig, ShareEndpoint};
 use grantee::Grantee;
-use kerberos::KerberosConfig;
+use kerberos::{DomainMember, KerberosConfig, PrincipalResolver};
 use target::TargetRule;
 
 pub use access::Access;
@@ -89,6 +89,8 @@ pub struct ServerConfig {
     pub target: TargetRule,
     /// Log-ons with Kerberos tickets. `None` if the server is in no realm.
     pub kerberos: Option<KerberosConfig>,
+    /// NTLM for users of the domain, if they may log on with it.
+    pub domain_member: Option<DomainMember>,
     /// Whether log-ons with NTLM are allowed.
     pub ntlm: bool,
     /// The delay after a wrong password, in nanoseconds. It applies to the next attempt for the same user
@@ -173,15 +175,26 @@ pub struct ShareConfig {
 }
 
 impl ServerConfig {
+    /// The source of identities for users of the realm or domain.
+    pub(crate) fn principal_resolver(&self) -> Option<Arc<dyn PrincipalResolver>> {
+        let by_ticket = self.kerberos.as_ref().map(|kerberos| &kerberos.resolver);
+        by_ticket.or_else(|| self.domain_member.as_ref().map(|member| &member.resolver)).cloned()
+    }
+
     /// The mechanisms and names for log-ons.
     #[must_use]
     pub fn log_on(&self) -> auth::Config {
-        let config = auth::Config::new(auth::Names {
-            netbios_computer: self.name.clone(),
-            netbios_domain: self.name.clone(),
-            dns_computer: self.dns_name.clone(),
-            dns_domain: String::new(),
-        });
+        let config = match &self.domain_member {
+            Some(member) => {
+                auth::Config::new(member.names.clone()).with_pass_through(Arc::clone(&member.pass_through))
+            }
+            None => auth::Config::new(auth::Names {
+                netbios_computer: self.name.clone(),
+                netbios_domain: self.name.clone(),
+                dns_computer: self.dns_name.clone(),
+                dns_domain: String::new(),
+            }),
+        };
         let config = if self.ntlm { config } else { config.without_ntlm() };
         match &self.kerberos {
             Some(kerberos) => config.with_kerberos(Arc::clone(&kerberos.mechanism)),

@@ -54,6 +54,8 @@ impl Setup {
 pub(crate) struct JudgedToken {
     pub acceptor: Acceptor,
     pub step: Step,
+    /// The user, if the token proves a password.
+    pub user: Option<String>,
     /// The identity of the ticket's principal, if the client has proved itself.
     pub identity: Option<Result<Arc<Identity>, PrincipalRefusal>>,
 }

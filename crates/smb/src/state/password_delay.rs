@@ -71,6 +71,28 @@ pub struct QueuedAttempt {
     pub at_ns: Option<u64>,
 }
 
+/// An attempt that is being judged. The drop of this value lets the next one go on.
+pub(crate) struct PendingAttempt {
+    delays: Arc<PasswordDelays>,
+    key: u64,
+    /// When the next attempt may be judged, if this one fails.
+    ready_ns: u64,
+    has_failed: bool,
+}
+
+impl PendingAttempt {
+    /// Ends the attempt with its outcome.
+    pub(crate) fn end(mut self, has_failed: bool) {
+        self.has_failed = has_failed;
+    }
+}
+
+impl Drop for PendingAttempt {
+    fn drop(&mut self) {
+        self.delays.settle(self.key, if self.has_failed { self.ready_ns } else { 0 });
+    }
+}
+
 impl PasswordDelays {
     /// The key of a user and an address. It is a hash, since a user name may be as long as the client likes.
     pub(crate) fn key(&self, user: &str, from: IpAddr) -> u64 {
@@ -119,6 +141,37 @@ impl PasswordDelays {
         drop(queues);
         drop(queued);
         AttemptOutcome::Judged(judged)
+    }
+
+    /// Begins an attempt that another thread judges, if it may be judged now. The others of its user and
+    /// address wait until its outcome is known.
+    pub(crate) fn begin(self: &Arc<Self>, one: PasswordAttempt) -> AttemptOutcome<PendingAttempt> {
+        let (key, ready_ns) = (one.key, one.now_ns.saturating_add(one.delay_ns));
+        match self.judge(PasswordAttempt { delay_ns: u64::MAX, ..one }, || ((), true)) {
+            AttemptOutcome::Judged(()) => AttemptOutcome::Judged(PendingAttempt {
+                delays: Arc::clone(self),
+                key,
+                ready_ns,
+                has_failed: false,
+            }),
+            AttemptOutcome::Later(queued) => AttemptOutcome::Later(queued),
+            AttemptOutcome::Refused => AttemptOutcome::Refused,
+        }
+    }
+
+    /// Sets when the next attempt may be judged, and wakes it.
+    fn settle(&self, key: u64, ready_ns: u64) {
+        let mut queues = self.part(key).lock();
+        let Some(queue) = queues.get_mut(&key) else { return };
+        queue.ready_ns = ready_ns;
+        let next = queue.waiting.front().map(|(_, waiter)| waiter.clone());
+        if next.is_none() && ready_ns == 0 {
+            queues.remove(&key);
+        }
+        drop(queues);
+        if let Some(next) = next {
+            next.wake.wake(next.token);
+        }
     }
 
     fn leave(&self, key: u64, number: u64) {
@@ -243,6 +296,34 @@ mod tests {
         assert!(matches!(scene.call(ANN, first, DELAY_NS, true), AttemptOutcome::Judged(())));
         assert_eq!(scene.last_woken(), second.async_id);
         assert_eq!(scene.waits(Some(second), DELAY_NS).at_ns, Some(2 * DELAY_NS));
+    }
+
+    #[test]
+    fn attempts_wait_for_one_that_another_thread_judges() {
+        let scene = DelayedLogons::default();
+        let begin = |now_ns| {
+            let wake = Arc::clone(&scene.bell) as Arc<dyn share::Wake>;
+            let waiter = Waiter { wake, token: 99 };
+            let one = PasswordAttempt { key: ANN, queued: None, waiter, delay_ns: DELAY_NS, now_ns };
+            match scene.delays.begin(one) {
+                AttemptOutcome::Judged(pending) => pending,
+                AttemptOutcome::Later(_) | AttemptOutcome::Refused => panic!("it waits"),
+            }
+        };
+        // A right password keeps the next one only until it is known to be right.
+        let pending = begin(0);
+        let second = scene.waits(None, 1);
+        pending.end(false);
+        assert_eq!(scene.last_woken(), second.async_id);
+        assert!(matches!(scene.call(ANN, Some(second), 2, false), AttemptOutcome::Judged(())));
+        // A wrong one keeps it for the delay.
+        let pending = begin(3);
+        let second = scene.waits(None, 4);
+        pending.end(true);
+        assert_eq!(scene.waits(Some(second), 5).at_ns, Some(3 + DELAY_NS));
+        // One that was never judged has not failed.
+        drop(begin(4 + DELAY_NS));
+        assert!(scene.is_judged(ANN, 5 + DELAY_NS, false));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod bind;
 pub mod client;
+pub mod domain;
 pub mod peer;
 pub mod ticket;
 
@@ -260,6 +261,7 @@ pub fn server_config() -> ServerConfig {
         share_endpoints: Vec::new(),
         target: TargetRule::default(),
         kerberos: None,
+        domain_member: None,
         ntlm: true,
         // Tests of this delay set it themselves.
         guess_delay_ns: 0,

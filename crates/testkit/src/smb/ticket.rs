@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use auth::spnego::{self, KERBEROS, NegTokenInit};
 use auth::{
-    ContextStep, KerberosTicket, Mechanism, SecurityContext, TicketRefusal, TicketRefusalKind, Zeroizing,
+    ContextStep, DomainAccount, KerberosTicket, Mechanism, SecurityContext, TicketRefusal, TicketRefusalKind,
+    Zeroizing,
 };
 use share::Identity;
 use smb::keys::{self, Seal};
@@ -82,6 +83,10 @@ impl PrincipalResolver for TestPrincipals {
         let (name, realm) = ticket.principal.rsplit_once('@').ok_or_else(unknown)?;
         let found = self.0.iter().find(|identity| identity.name == name && realm == REALM);
         found.cloned().ok_or_else(unknown)
+    }
+
+    fn resolve_account(&self, account: &DomainAccount) -> Result<Arc<Identity>, PrincipalRefusal> {
+        Err(PrincipalRefusal::Unknown(format!("`{}` has no ticket", account.name)))
     }
 }
 

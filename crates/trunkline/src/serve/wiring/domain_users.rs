@@ -10,7 +10,7 @@ use std::sync::Arc;
 use ::identity::mapping::{IdKind, IdMapping};
 use ::identity::{AccountKey, IdentityError, LocalUser, LocalUsers, PacLogon, Resolver, TicketLogon, User};
 use ::kerberos::pac::{LocalDomains, NoLogon, Pac};
-use auth::KerberosTicket;
+use auth::{DomainAccount, KerberosTicket};
 use share::Identity;
 use smb::{HostNames, PrincipalRefusal, UserConfig};
 use volume::Actor;
@@ -253,6 +253,28 @@ impl DomainUsers {
         })?;
         let identity = self.identity(ids, pac, wall_ns).map_err(|why| match why {
             PrincipalRefusal::Unknown(why) => PrincipalRefusal::Unknown(format!("`{principal}` {why}")),
+            other => other,
+        })?;
+        Ok(Arc::new(identity))
+    }
+
+    /// The identity of a user whom a domain controller has accepted with NTLM.
+    ///
+    /// # Errors
+    /// The reason why the user may not log on.
+    pub fn resolve_account(
+        &self,
+        account: &DomainAccount,
+        wall_ns: i64,
+    ) -> Result<Arc<Identity>, PrincipalRefusal> {
+        let user = format!("{}\\{}", account.domain, account.name);
+        let refused = |why: String| PrincipalRefusal::Unknown(format!("`{user}` {why}"));
+        let ids = self.ids.as_ref().map_err(|mend| refused(format!("is no user of this server: {mend}")))?;
+        let pac = Pac::of_account(account.sid, account.primary_group, &account.groups);
+        let pac = pac.ok_or_else(|| refused("has a SID without a domain".to_owned()))?;
+        let pac = Pac { name: account.name.clone(), domain_name: account.domain.clone(), ..pac };
+        let identity = self.identity(ids, pac, wall_ns).map_err(|why| match why {
+            PrincipalRefusal::Unknown(why) => refused(why),
             other => other,
         })?;
         Ok(Arc::new(identity))

@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use ::kerberos::pac::{NoLogon, Pac, PacError};
 use ::kerberos::{Accepted, AcceptorContext, AcceptorCredentials, Cause, GssError, Library, PacData};
-use auth::{ContextStep, KerberosTicket, Mechanism, SecurityContext, TicketRefusal, TicketRefusalKind};
+use auth::{
+    ContextStep, DomainAccount, KerberosTicket, Mechanism, SecurityContext, TicketRefusal, TicketRefusalKind,
+};
 use share::Identity;
 use smb::{KerberosConfig, PrincipalRefusal, PrincipalResolver, UserConfig};
 
@@ -17,10 +19,20 @@ use crate::config::{Config, Domain};
 /// The file of the state directory that remembers the tokens of the last minutes.
 const REPLAY_CACHE: &str = "kerberos.rcache";
 
-/// The settings of log-ons with tickets, or `None` if the configuration names no realm. Without the library
-/// or the keytab the server runs without Kerberos, and an error in the log says what to do.
-pub fn configure(config: &Config, users: &[UserConfig], domain_users: DomainUsers) -> Option<KerberosConfig> {
-    let (domain, realm) = (&config.domain, config.domain.realm.as_ref()?);
+/// The source of identities for users of the realm, or `None` if the configuration names no realm.
+pub fn resolver(
+    domain: &Domain,
+    users: &[UserConfig],
+    domain_users: DomainUsers,
+) -> Option<Arc<dyn PrincipalResolver>> {
+    let realm = &domain.realm.as_ref()?.value;
+    Some(Arc::new(RealmUsers::new(domain, realm, users, domain_users)))
+}
+
+/// The settings of log-ons with tickets. Without the library or the keytab the server runs without Kerberos,
+/// and an error in the log says what to do.
+pub fn configure(config: &Config, resolver: &Arc<dyn PrincipalResolver>) -> Option<KerberosConfig> {
+    let domain = &config.domain;
     let library =
         Library::load().inspect_err(|why| tracing::error!("no log-ons with tickets: {why}")).ok()?;
     let replay_cache = config.server.state_dir.value.join(REPLAY_CACHE);
@@ -39,7 +51,7 @@ pub fn configure(config: &Config, users: &[UserConfig], domain_users: DomainUser
         .ok()?;
     Some(KerberosConfig {
         mechanism: Arc::new(GssMechanism { credentials: Arc::new(credentials) }),
-        resolver: Arc::new(RealmUsers::new(domain, &realm.value, users, domain_users)),
+        resolver: Arc::clone(resolver),
     })
 }
 
@@ -145,6 +157,15 @@ impl PrincipalResolver for RealmUsers {
             )));
         }
         if user.enabled { Ok(Arc::clone(&user.identity)) } else { Err(PrincipalRefusal::Disabled) }
+    }
+
+    fn resolve_account(&self, account: &DomainAccount) -> Result<Arc<Identity>, PrincipalRefusal> {
+        // A local user has a password here, and no domain controller is asked about that name.
+        if self.users.contains_key(&account.name.to_lowercase()) {
+            let why = format!("`{}\\{}` is a local user of this server", account.domain, account.name);
+            return Err(PrincipalRefusal::Unknown(why));
+        }
+        self.domain_users.resolve_account(account, net::now().wall_ns)
     }
 }
 

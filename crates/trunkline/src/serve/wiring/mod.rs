@@ -43,6 +43,7 @@ mod shares;
 mod transactions;
 mod transport;
 mod usage;
+mod winbind;
 mod workload;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -416,7 +417,10 @@ impl AssembledServer {
         accounts::apply(&plan.config, &accounts, &mut settings);
         *held(&self.domain_ids) = domain_ids.as_ref().ok().cloned();
         let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
-        settings.kerberos = kerberos::configure(&plan.config, &users, domain_users);
+        let resolver = kerberos::resolver(&plan.config.domain, &users, domain_users);
+        settings.kerberos =
+            resolver.as_ref().and_then(|resolver| kerberos::configure(&plan.config, resolver));
+        settings.domain_member = resolver.and_then(|resolver| winbind::configure(&plan.config, resolver));
         names::set_realm_names(&mut settings.target, &plan.config.domain);
         settings.ntlm = plan.config.domain.ntlm.value != Ntlm::Off;
         self.server.set_config(settings);
@@ -667,6 +671,7 @@ fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> 
         target: names::target_rule(server),
         // They come with the users, when the plan is applied.
         kerberos: None,
+        domain_member: None,
         ntlm: plan.config.domain.ntlm.value != Ntlm::Off,
         guess_delay_ns: server.guess_delay_s.value.saturating_mul(1_000_000_000),
         session_memory,

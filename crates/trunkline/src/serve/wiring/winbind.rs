@@ -1,0 +1,125 @@
+//! NTLM for users of the domain: winbindd has a domain controller judge their responses.
+//!
+//! Start with [`configure`].
+
+use std::sync::Arc;
+
+use ::identity::winbind::Winbind;
+use auth::{
+    DomainLogon, Names, NetworkLogon, PassThrough, PassThroughRefusal, PassThroughRefusalKind, fold_name,
+};
+use smb::{DomainMember, PrincipalResolver};
+
+use crate::config::Config;
+use crate::config::values::Ntlm;
+
+/// The settings of NTLM for users of the domain, or `None` if they may not log on with it, or if the realm is
+/// no domain of Active Directory.
+pub fn configure(config: &Config, resolver: Arc<dyn PrincipalResolver>) -> Option<DomainMember> {
+    let (domain, server) = (&config.domain, &config.server);
+    let realm = &domain.realm.as_ref()?.value;
+    let netbios_name = domain.netbios_name.as_ref().map(|name| name.value.to_uppercase())?;
+    if domain.ntlm.value != Ntlm::On {
+        return None;
+    }
+    let winbind = Winbind::load().map_err(|why| why.to_string());
+    let names = Names {
+        netbios_computer: server.netbios_name.value.clone(),
+        netbios_domain: netbios_name.clone(),
+        dns_computer: server.name.value.clone(),
+        dns_domain: realm.to_lowercase(),
+    };
+    let pass_through = Arc::new(DomainPassThrough { winbind, netbios_name, realm: realm.clone() });
+    Some(DomainMember { names, pass_through, resolver })
+}
+
+/// The way to the domain's controllers.
+struct DomainPassThrough {
+    /// winbindd, or the reason why it cannot be asked.
+    winbind: Result<Winbind, String>,
+    netbios_name: String,
+    realm: String,
+}
+
+impl DomainPassThrough {
+    fn is_own(&self, domain: &str) -> bool {
+        let domain = fold_name(domain);
+        domain == fold_name(&self.netbios_name) || domain == fold_name(&self.realm)
+    }
+}
+
+impl PassThrough for DomainPassThrough {
+    fn covers(&self, user: &str, domain: &str) -> bool {
+        match (user.rsplit_once('@'), user.split_once('\\')) {
+            (Some((_, realm)), _) => self.is_own(realm),
+            (None, Some((domain, _))) => self.is_own(domain),
+            (None, None) => self.is_own(domain),
+        }
+    }
+
+    fn log_on(&self, logon: &NetworkLogon<'_>) -> Result<DomainLogon, PassThroughRefusal> {
+        let told = |why: &str| {
+            format!(
+                "{why}. Users of {} can log on with Kerberos if they call the server by its name; \
+                 `ntlm = \"local\"` in `[domain]` keeps NTLM to local users",
+                self.realm
+            )
+        };
+        let winbind = self.winbind.as_ref().map_err(|why| PassThroughRefusal {
+            kind: PassThroughRefusalKind::Unavailable,
+            why: told(why),
+        })?;
+        winbind.log_on(logon).map_err(|refusal| match refusal.kind {
+            PassThroughRefusalKind::Unavailable => PassThroughRefusal { why: told(&refusal.why), ..refusal },
+            _ => refusal,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass_through() -> DomainPassThrough {
+        DomainPassThrough {
+            winbind: Err("no library".to_owned()),
+            netbios_name: "CORP".to_owned(),
+            realm: "CORP.EXAMPLE".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_user_is_of_the_domain_by_either_form_of_its_name() {
+        let covers = |user, domain| pass_through().covers(user, domain);
+        for (user, domain) in [
+            ("bob", "CORP"),
+            ("bob", "corp"),
+            ("bob", "corp.example"),
+            ("bob@corp.example", ""),
+            ("bob@CORP.EXAMPLE", "OTHER"),
+            ("Corp\\bob", ""),
+        ] {
+            assert!(covers(user, domain), "{user} {domain}");
+        }
+        for (user, domain) in
+            [("bob", ""), ("bob", "FILES"), ("bob@other.example", "CORP"), ("x\\bob", "CORP")]
+        {
+            assert!(!covers(user, domain), "{user} {domain}");
+        }
+    }
+
+    #[test]
+    fn without_winbindd_the_refusal_says_what_else_there_is() {
+        let logon = NetworkLogon {
+            user: "bob",
+            domain: "CORP",
+            workstation: "",
+            challenge: [0; 8],
+            nt_response: &[],
+            lm_response: &[],
+        };
+        let refusal = pass_through().log_on(&logon).unwrap_err();
+        assert_eq!(refusal.kind, PassThroughRefusalKind::Unavailable);
+        assert!(refusal.why.contains("no library") && refusal.why.contains("Kerberos"), "{refusal}");
+    }
+}
