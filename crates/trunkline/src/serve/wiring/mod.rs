@@ -284,11 +284,8 @@ impl FileServer for AssembledServer {
             warn_if_opens_need_restart(share, &served.engine);
             let export = exports::export(share, &path, &served.engine, &self.state)?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
-            shares.push((
-                share_config(share, &path, &served.engine, &principals),
-                Arc::clone(&served.engine),
-                config,
-            ));
+            let settings = share_config(share, &path, &served.engine, &principals);
+            shares.push((settings, Arc::clone(&served.engine), config));
             next.insert(path, served);
         }
         self.pacing.start_for(&limited)?;
