@@ -7,9 +7,11 @@ One guest mounts the shares of one server (profile `nfs-exports` of servers/trun
 as ordinary users (nfs_exports_agent.py). The resulting files are then checked on this machine.
 """
 
+import contextlib
 import os
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,8 @@ from proving.kernel_client import console, guest, kernels, runs
 HERE = Path(__file__).resolve().parent
 SUITE = "kernel-client-nfs-exports"
 ROOT, USER, ANONYMOUS = 0, 61002, 61001
+# A user of this machine with 40 groups. A client sends 16 of them (RFC 5531 appendix A).
+MEMBER, GROUPS = 61003, range(62001, 62041)
 LIMIT_S = 60
 
 
@@ -113,6 +117,25 @@ class Run:
         if self.at("ports", "files", ",noresvport"):
             self.case("ports: a share for every port is not", self.ask("make", uid=USER, gid=USER, name="high"), "")
 
+    def managed_groups(self) -> None:
+        for share in ("files", "t1"):
+            for gid in (GROUPS[0], GROUPS[-1]):
+                path = self.server.share_directory(share) / f"of-{gid}"
+                path.write_text("of a group")
+                os.chown(path, ROOT, gid)
+                path.chmod(0o640)
+        wanted = {"files": ("of a group", "EACCES", "of a group"), "t1": ("of a group", "of a group", "EACCES")}
+        for share, (first, last, claimed) in wanted.items():
+            label = f"groups of {'the server' if share == 't1' else 'the client'}"
+            if not self.at(label, share):
+                continue
+            mine = {"uid": MEMBER, "gid": MEMBER, "groups": list(GROUPS)}
+            self.case(f"{label}: the first of 40", self.ask("read", name=f"of-{GROUPS[0]}", **mine), first)
+            self.case(f"{label}: the last of 40", self.ask("read", name=f"of-{GROUPS[-1]}", **mine), last)
+            other = {"uid": USER, "gid": USER, "groups": [GROUPS[0]]}
+            self.case(f"{label}: one that only the client gives", self.ask("read", name=f"of-{GROUPS[0]}", **other), claimed)
+            self.ask("release")
+
     def all(self, names: Iterable[str]) -> None:
         for name in names:
             getattr(self, name)()
@@ -120,7 +143,21 @@ class Run:
         self.case("the server lives", self.server.alive(), True)
 
 
-CASES = ("squash_none", "squash_root", "squash_all", "networks", "what_is_seen", "ports")
+CASES = ("squash_none", "squash_root", "squash_all", "networks", "what_is_seen", "ports", "managed_groups")
+
+
+@contextlib.contextmanager
+def user_database(network: guest.Network) -> Iterator[None]:
+    """Give the machine's programs in a network a user with many groups."""
+    directory = Path("/etc/netns") / network.name
+    directory.mkdir(parents=True)
+    try:
+        passwd, group = Path("/etc/passwd").read_text(), Path("/etc/group").read_text()
+        (directory / "passwd").write_text(f"{passwd}member:x:{MEMBER}:{MEMBER}::/:/bin/sh\n")
+        (directory / "group").write_text(group + "".join(f"group{gid}:x:{gid}:member\n" for gid in GROUPS))
+        yield
+    finally:
+        shutil.rmtree(directory)
 
 
 def main() -> None:
@@ -132,7 +169,7 @@ def main() -> None:
         skip_whole_suite(kernels.suite(SUITE), reason)
     tally = Tally(kernels.suite(SUITE))
     with runs.in_one_guest(tally):
-        with guest.Network() as network, servers.Server("trunkline", "nfs-exports", network) as server:
+        with guest.Network() as network, user_database(network), servers.Server("trunkline", "nfs-exports", network) as server:
             script = console.lay([HERE / "nfs_exports_agent.py"], server.directory)
             with guest.Guest(network, [sys.executable, script]) as client:
                 client.answer(LIMIT_S)

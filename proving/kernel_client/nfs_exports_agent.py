@@ -9,7 +9,7 @@ import errno
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ MOUNT = "/mnt/a"
 
 
 @contextlib.contextmanager
-def being(uid: int, gid: int) -> Iterator[None]:
-    """Work as a user with one group."""
-    os.setgroups([gid])
+def being(uid: int, gid: int, groups: Sequence[int] = ()) -> Iterator[None]:
+    """Work as a user with one group, or with more."""
+    os.setgroups([gid, *groups])
     os.setegid(gid)
     os.seteuid(uid)
     try:
@@ -52,8 +52,8 @@ def make(uid: int, gid: int, name: str) -> str:
     return ""
 
 
-def read(uid: int, gid: int, name: str) -> str:
-    with being(uid, gid), open(f"{MOUNT}/{name}", encoding="utf-8") as file:
+def read(uid: int, gid: int, name: str, groups: Sequence[int] = ()) -> str:
+    with being(uid, gid, groups), open(f"{MOUNT}/{name}", encoding="utf-8") as file:
         return file.read()
 
 

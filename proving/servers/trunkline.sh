@@ -77,7 +77,7 @@ write_config() {
       server+=("nfs_port = $port")
       one='protocols = ["smb", "nfs"]'$'\n''nfs_secure_port = false' two='anonymous_uid = 61001'$'\n''anonymous_gid = 61001'
       own[files]="$one"$'\n''root_squash = "none"'
-      own[t1]="$one"$'\n'"$two"
+      own[t1]="$one"$'\n'"$two"$'\n''manage_gids = true'
       own[t2]="$one"$'\n'"$two"$'\n''root_squash = "all"'
       own[t3]="$one"$'\n''nfs_clients = ["10.99.0.0/16", "fd00::/8"]'
       own[t4]='protocols = ["smb", "nfs"]'$'\n''nfs_clients = ["10.99.0.0/16", "10.77.0.0/24"]'

@@ -80,6 +80,7 @@ fn serve(directory: &Path) -> (net::Handle<NfsService>, SocketAddr) {
         anonymous: own,
         clients: Vec::new(),
         secure: false,
+        manage_gids: None,
     };
     server.set_exports([export("share", 1, Arc::new(volume)), export("listed", 2, Arc::new(listed()))]);
     let listeners = net::Listeners::bind(&[SocketAddr::from((Ipv4Addr::LOCALHOST, 0))]).expect("a port");

@@ -68,6 +68,12 @@ pub struct ServerConfig {
     pub reply_memory: Arc<ReplyMemory>,
 }
 
+/// The groups of users, from the server's side. Option `--manage-gids` of rpc.mountd(8) is the same.
+pub trait ManagedGids: Send + Sync {
+    /// The groups of a user without the primary one. None for a user without any known group. May block.
+    fn groups(&self, uid: u32) -> Option<Vec<u32>>;
+}
+
 /// A share as NFS clients see it.
 #[derive(Clone)]
 pub struct Export {
@@ -87,6 +93,9 @@ pub struct Export {
     pub clients: Vec<Network>,
     /// Whether only connections from a port below 1024 may use it.
     pub secure: bool,
+    /// The groups that count instead of those in credentials, which have room for 16 (RFC 5531 appendix A).
+    /// The primary group stays that of the credentials.
+    pub manage_gids: Option<Arc<dyn ManagedGids>>,
 }
 
 impl std::fmt::Debug for Export {

@@ -185,6 +185,7 @@ impl NfsTestServer {
             anonymous: (65_534, 65_534),
             clients: Vec::new(),
             secure: false,
+            manage_gids: None,
         }]);
         server.restore(&engine, restored, now);
         NfsTestServer { server, engine, memory, now, stable, instance }

@@ -52,6 +52,7 @@ impl Both {
             anonymous: (65_534, 65_534),
             clients: Vec::new(),
             secure: false,
+            manage_gids: None,
         }]);
         let now = world.clock.read();
         let nfs_world = nfs_side::NfsTestServer::around(server, std::sync::Arc::clone(&world.engine), now);

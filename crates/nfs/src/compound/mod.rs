@@ -298,6 +298,18 @@ impl Run {
         self.credentials.identity(export)
     }
 
+    /// Looks up the groups of the requester where the export has them from the server.
+    ///
+    /// # Errors
+    /// [`Stop::Work`] if that may not happen here.
+    pub fn look_up_groups(&self, export: &Arc<Export>) -> Result<(), Stop> {
+        if self.credentials.needs_groups(export, self.now) {
+            self.may_wait()?;
+            self.credentials.look_up_groups(export, self.now);
+        }
+        Ok(())
+    }
+
     /// Sends the engine of an export a request that may conflict with the rights of another client. A request
     /// that would have to wait fails: NFS4ERR_DELAY if a break has begun, NFS4ERR_GRACE if a client may still
     /// reclaim the right in conflict.

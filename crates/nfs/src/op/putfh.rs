@@ -20,8 +20,11 @@ pub fn run(run: &mut Run, args: &PutArgs<'_>) -> OpResult {
         Some(known) => known,
         None => check(run, args.object.0)?,
     };
-    if known.export.as_ref().is_some_and(|export| !run.credentials.may_use(export)) {
-        return Err(NfsStat::Stale.into());
+    if let Some(export) = &known.export {
+        if !run.credentials.may_use(export) {
+            return Err(NfsStat::Stale.into());
+        }
+        run.look_up_groups(export)?;
     }
     run.current = Some(Current::of(&known));
     run.stateid = None;

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use share::Identity;
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
+use wire::Now;
 
 use crate::config::{Export, Squash};
 
@@ -45,11 +46,16 @@ impl Principal {
     }
 }
 
+/// The time for which the groups that the server has found for a user are used, in nanoseconds.
+const MANAGED_GIDS_NS: u64 = 30_000_000_000;
+
 /// The identity of some credentials in an export with these settings.
 struct ExportIdentity {
     id: u32,
     export: Weak<Export>,
     identity: Arc<Identity>,
+    /// The time (mono ns) at which the server looked its groups up.
+    since: Option<u64>,
 }
 
 /// The credentials of one user, as a connection has received them.
@@ -64,6 +70,12 @@ pub struct RpcCredentials {
     remote: SocketAddr,
     /// The identity in each export that was used. The weak references let exports go.
     identities: Mutex<Vec<ExportIdentity>>,
+}
+
+impl ExportIdentity {
+    fn is_in(&self, export: &Arc<Export>) -> bool {
+        ptr::eq(self.export.as_ptr(), Arc::as_ptr(export))
+    }
 }
 
 impl RpcCredentials {
@@ -132,29 +144,62 @@ impl RpcCredentials {
     #[must_use]
     pub fn identity(&self, export: &Arc<Export>) -> Arc<Identity> {
         let mut known = self.identities.lock();
-        if let Some(seen) = known.iter().find(|seen| ptr::eq(seen.export.as_ptr(), Arc::as_ptr(export))) {
+        if let Some(seen) = known.iter().find(|seen| seen.is_in(export)) {
             return Arc::clone(&seen.identity);
         }
+        // Groups that nobody has looked up give no access.
+        let groups = if export.manage_gids.is_some() { &[][..] } else { &self.groups };
+        self.remember(&mut known, export, groups, None)
+    }
+
+    /// Whether the groups of this user in an export have to be looked up, which may block.
+    #[must_use]
+    pub fn needs_groups(&self, export: &Arc<Export>, now: Now) -> bool {
+        if export.manage_gids.is_none() || self.is_anonymous(export) {
+            return false;
+        }
+        let is_fresh = |since: u64| now.mono_ns.saturating_sub(since) < MANAGED_GIDS_NS;
+        let known = self.identities.lock();
+        !known.iter().any(|seen| seen.is_in(export) && seen.since.is_some_and(is_fresh))
+    }
+
+    /// Looks up the groups of this user in an export. May block.
+    pub fn look_up_groups(&self, export: &Arc<Export>, now: Now) {
+        let Some(source) = &export.manage_gids else { return };
+        let groups = source.groups(self.uid).unwrap_or_default();
+        self.remember(&mut self.identities.lock(), export, &groups, Some(now.mono_ns));
+    }
+
+    /// Makes the identity in an export, in place of an older one.
+    fn remember(
+        &self,
+        known: &mut Vec<ExportIdentity>,
+        export: &Arc<Export>,
+        groups: &[u32],
+        since: Option<u64>,
+    ) -> Arc<Identity> {
         // Drop identities of settings that are no longer in force.
         known.retain(|seen| seen.id != export.id && seen.export.strong_count() > 0);
-        let identity = Arc::new(self.make_identity(export));
-        let new =
-            ExportIdentity { id: export.id, export: Arc::downgrade(export), identity: Arc::clone(&identity) };
-        known.push(new);
+        let identity = Arc::new(self.make_identity(export, groups));
+        let (id, export) = (export.id, Arc::downgrade(export));
+        known.push(ExportIdentity { id, export, identity: Arc::clone(&identity), since });
         identity
     }
 
-    fn make_identity(&self, export: &Export) -> Identity {
-        let (anonymous_uid, anonymous_gid) = export.anonymous;
-        let is_anonymous = self.flavor != Flavor::Sys
+    fn is_anonymous(&self, export: &Export) -> bool {
+        self.flavor != Flavor::Sys
             || export.squash == Squash::All
-            || (export.squash == Squash::Root && self.uid == 0);
+            || (export.squash == Squash::Root && self.uid == 0)
+    }
+
+    fn make_identity(&self, export: &Export, groups: &[u32]) -> Identity {
+        let (anonymous_uid, anonymous_gid) = export.anonymous;
         let squash_group =
             |gid: u32| if export.squash == Squash::Root && gid == 0 { anonymous_gid } else { gid };
-        let (uid, gid, groups) = if is_anonymous {
+        let (uid, gid, groups) = if self.is_anonymous(export) {
             (anonymous_uid, anonymous_gid, Vec::new())
         } else {
-            (self.uid, squash_group(self.gid), self.groups.iter().map(|gid| squash_group(*gid)).collect())
+            (self.uid, squash_group(self.gid), groups.iter().map(|gid| squash_group(*gid)).collect())
         };
         let unbound = uid == 0;
         let accounts = Arc::clone(&export.engine.config().accounts);
@@ -167,6 +212,9 @@ impl RpcCredentials {
             sids.push(well_known::ANONYMOUS);
         }
         sids.extend(groups.iter().map(|gid| Sid::unix_group(*gid)));
+        // A group of the domain is in descriptors by its SID in the domain.
+        let of_domain = std::iter::once(&gid).chain(&groups).map(|gid| accounts.group_sid(*gid));
+        sids.extend(of_domain.filter(|sid| sid.as_unix_group().is_none()));
         Identity {
             name: format!("uid {uid}"),
             sid: accounts.user_sid(uid),
@@ -201,6 +249,7 @@ mod tests {
             anonymous: (65534, 65533),
             clients: Vec::new(),
             secure: false,
+            manage_gids: None,
         })
     }
 
@@ -221,6 +270,34 @@ mod tests {
         assert_eq!(seen(Squash::Root, 0), (65534, 65533, vec![], false));
         assert_eq!(seen(Squash::Root, 7), (7, 7, vec![65533, 5], false));
         assert_eq!(seen(Squash::All, 7), (65534, 65533, vec![], false));
+    }
+
+    #[test]
+    fn groups_of_the_server_count_instead_of_those_of_the_client() {
+        struct Forty;
+        impl crate::ManagedGids for Forty {
+            fn groups(&self, uid: u32) -> Option<Vec<u32>> {
+                (uid == 7).then(|| (0..40).collect())
+            }
+        }
+        let managed = |squash| {
+            let manage_gids: Option<Arc<dyn crate::ManagedGids>> = Some(Arc::new(Forty));
+            Arc::new(Export { manage_gids, ..(*export(squash)).clone() })
+        };
+        let (export, at) =
+            (managed(Squash::Root), |s: u64| Now { mono_ns: s * 1_000_000_000, ..Now::default() });
+        let ann = credentials(7, 9, &[5, 6]);
+        assert!(ann.needs_groups(&export, at(1)) && ann.identity(&export).host_groups.is_empty());
+        ann.look_up_groups(&export, at(1));
+        let found = ann.identity(&export);
+        assert_eq!((found.gid, found.host_groups.len(), found.host_groups[0]), (9, 40, 65533));
+        assert!(found.groups.contains(&Sid::unix_group(39)) && !ann.needs_groups(&export, at(30)));
+        assert!(ann.needs_groups(&export, at(31)), "a user who lost a group loses its access");
+        let eve = credentials(8, 9, &[5, 6]);
+        eve.look_up_groups(&export, at(1));
+        assert!(eve.identity(&export).host_groups.is_empty(), "the host does not know this user");
+        assert!(!credentials(0, 0, &[]).needs_groups(&export, at(1)));
+        assert!(!ann.needs_groups(&managed(Squash::All), at(1)));
     }
 
     #[test]

@@ -114,6 +114,9 @@ settings! {
         nfs_slots: u64 { Number(1, 1024), start, or 64 }
         /// Concurrent connections of an NFS client (docs/nconnect.md).
         nfs_max_connections: u64 { CONNECTIONS, start, or 32 }
+        /// Whether groups of NFS users come from the host's user database instead of the client, which sends 16
+        /// at most (docs/identity.md). Option `--manage-gids` of rpc.mountd is the same.
+        manage_gids: bool { Flag, live, or false }
         /// Directory of the users, the identity, the control socket and the shares' sidecar data.
         state_dir: PathBuf {
             File, start,
@@ -440,6 +443,8 @@ settings! {
         nfs_clients: Vec<Network> { ListFormat::any(Text(network)), live, or Vec::new() }
         /// Whether NFS clients must use ports below 1024, which on most hosts only root can use.
         nfs_secure_port: bool { Flag, live, or true }
+        /// Whether groups of NFS users come from the host's user database instead of the client.
+        manage_gids: bool { Flag, live, from server }
         /// Addresses of the server at which SMB clients find only this share (docs/provision.md).
         smb_listen: Vec<IpAddr> { ListFormat::some(Text(address)), live, unset "none of its own" }
         /// Addresses of the share's own NFS endpoint, whose mounts have their own nconnect

@@ -150,7 +150,13 @@ pub fn numbered<'a>(shares: impl Iterator<Item = (&'a Share, &'a PathBuf)>) -> V
     exported.map(|(share, path)| number_key(share, path)).collect()
 }
 
-/// A share as an NFS export. None if it is not offered over NFS.
+/// Whether a share takes the groups of NFS users from the server's side.
+pub fn needs_gids(share: &Share) -> bool {
+    share.manage_gids.value && share.offers(ShareProtocol::Nfs)
+}
+
+/// A share as an NFS export. None if it is not offered over NFS. `gids` are the groups of users for shares with
+/// `manage_gids`.
 ///
 /// # Errors
 /// One line for the user.
@@ -159,6 +165,7 @@ pub fn export(
     path: &Path,
     engine: &Arc<share::Share>,
     state: &StateDir,
+    gids: Option<&Arc<dyn nfs::ManagedGids>>,
 ) -> Result<Option<nfs::Export>, String> {
     if !share.offers(ShareProtocol::Nfs) {
         return Ok(None);
@@ -173,6 +180,7 @@ pub fn export(
         anonymous: (share.anonymous_uid.value, share.anonymous_gid.value),
         clients: share.nfs_clients.value.iter().map(network).collect(),
         secure: share.nfs_secure_port.value,
+        manage_gids: gids.filter(|_| share.manage_gids.value).cloned(),
     }))
 }
 

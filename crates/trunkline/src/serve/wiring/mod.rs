@@ -28,6 +28,7 @@ mod journals;
 mod kerberos;
 mod limits;
 mod locks;
+mod managed_gids;
 mod memory;
 mod metadata;
 mod names;
@@ -254,6 +255,7 @@ impl FileServer for AssembledServer {
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
         let identities = PlanIdentities::of(plan, held(&self.domain_ids).as_ref())?;
         let principals = Arc::clone(&identities.map);
+        let gids = managed_gids::of(&identities, plan.config.shares.values().any(exports::needs_gids))?;
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
@@ -282,7 +284,7 @@ impl FileServer for AssembledServer {
             let before = share_relocation::before(&engines, share, &path).map(|(before, _)| before);
             limited.push(limits::LimitsToApply::of(share, &plan.config, &path, before, &self.state)?);
             warn_if_opens_need_restart(share, &served.engine);
-            let export = exports::export(share, &path, &served.engine, &self.state)?;
+            let export = exports::export(share, &path, &served.engine, &self.state, gids.as_ref())?;
             exported.extend(export.map(|export| (share.endpoint(&plan.config), export)));
             let settings = share_config(share, &path, &served.engine, &principals);
             shares.push((settings, Arc::clone(&served.engine), config));
