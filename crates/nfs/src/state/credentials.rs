@@ -301,6 +301,23 @@ mod tests {
     }
 
     #[test]
+    fn a_group_of_the_domain_counts_by_its_sid_too() {
+        struct Domain;
+        const STAFF: Sid = Sid::new(5, &[21, 1, 2, 3, 1105]);
+        impl share::engine::AccountMapping for Domain {
+            fn group_sid(&self, gid: u32) -> Sid {
+                if gid == 101_105 { STAFF } else { Sid::unix_group(gid) }
+            }
+        }
+        let export = export(Squash::Root);
+        export.engine.configure(share::Config { accounts: Arc::new(Domain), ..share::Config::default() });
+        let groups = |groups: &[u32]| credentials(7, 9, groups).identity(&export).groups.clone();
+        let found = groups(&[101_105]);
+        assert!(found.contains(&STAFF) && found.contains(&Sid::unix_group(101_105)));
+        assert!(!groups(&[5]).contains(&STAFF));
+    }
+
+    #[test]
     fn who_says_nothing_is_nobody_and_who_says_nonsense_is_refused() {
         let remote = "192.0.2.7:2049".parse().unwrap();
         let nobody = RpcCredentials::read(&OpaqueAuth::NONE, remote).unwrap();

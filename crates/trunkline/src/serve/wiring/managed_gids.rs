@@ -7,9 +7,7 @@ use ::identity::host::{HostAccounts, HostSource, Nss};
 use ::identity::mapping::IdMapping;
 use ::identity::{AccountKey, Clock, Domains, HostClock, LocalUser, LocalUsers, Resolver, Settings};
 
-use super::identity::PlanIdentities;
-
-/// The groups that the resolver knows of a user: of the server's own users, of the domain, or of the host.
+/// The groups that the resolver knows of a user: of the server's own users, or of the host.
 struct ResolvedGids(Arc<Resolver>);
 
 impl nfs::ManagedGids for ResolvedGids {
@@ -30,18 +28,17 @@ impl nfs::ManagedGids for ResolvedGids {
 ///
 /// # Errors
 /// One line for the user.
-pub fn of(identities: &PlanIdentities, is_needed: bool) -> Result<Option<Arc<dyn nfs::ManagedGids>>, String> {
-    if !is_needed {
-        return Ok(None);
-    }
-    let resolver = of_host(&identities.map.users())?;
-    Ok(Some(Arc::new(ResolvedGids(resolver))))
+pub fn of(users: &[smb::UserConfig], is_needed: bool) -> Result<Option<Arc<dyn nfs::ManagedGids>>, String> {
+    Ok(match is_needed {
+        true => Some(Arc::new(ResolvedGids(of_host(users)?))),
+        false => None,
+    })
 }
 
-/// A resolver of the server's own users and the host's, for a server without users of a domain.
+/// A resolver of the server's own users and of the host's.
 fn of_host(users: &[smb::UserConfig]) -> Result<Arc<Resolver>, String> {
     let accounts =
-        HostAccounts::start(Arc::new(Nss)).map_err(|why| format!("free memory for threads: {why}"))?;
+        HostAccounts::start(Arc::new(Nss)).map_err(|why| format!("`manage_gids` needs threads: {why}"))?;
     let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
     let settings = Settings::new(Domains::default(), IdMapping::Host);
     let source = HostSource { accounts, domains: Arc::clone(&settings.domains) };

@@ -255,11 +255,12 @@ impl FileServer for AssembledServer {
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
         let identities = PlanIdentities::of(plan, held(&self.domain_ids).as_ref())?;
         let principals = Arc::clone(&identities.map);
-        let gids = managed_gids::of(&identities, plan.config.shares.values().any(exports::needs_gids))?;
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
         let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
+        let needs_gids = plan.config.shares.values().any(exports::needs_gids);
+        let gids = managed_gids::of(&principals.users(), needs_gids)?;
         let (paths, keeping) = self.directories(plan)?;
         let leaving = share_relocation::leaving(&engines, &paths);
         let audit = self.audit.prepare(&plan.config)?;
