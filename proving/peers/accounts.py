@@ -65,6 +65,8 @@ path = "free"
 users = {{ eve = "full" }}
 """
 USER = '[[user]]\nname = "{name}"\npassword_file = "password"\n'
+# A group of every Debian host, of which dan is a member here.
+GROUP, GID = "daemon", 1
 
 
 class AccountsServer:
@@ -80,6 +82,7 @@ class AccountsServer:
         (self.directory / "password").write_text(PASSWORD + "\n")
         (self.directory / "password").chmod(0o600)
         users = "".join(USER.format(name=name) for name in ("ann", "bob", "eve"))
+        users += USER.format(name="dan") + f"groups = [{GID}]\n"
         text = CONFIG.format(port=self.port, page_port=self.page_port, users=users, anywhere=ANYWHERE, own=OWN, alone=ALONE)
         (self.directory / "t.toml").write_text(text)
 
@@ -349,6 +352,28 @@ def homes(server: AccountsServer) -> None:
         server.ask("share", "delete", share, "--force")
 
 
+def groups(server: AccountsServer) -> None:
+    """A share for a group of the host, and the names that security pages ask for."""
+    (server.directory / "grouped").mkdir()
+    server.ask("share", "create", "grouped", f"path={server.directory / 'grouped'}", f"users=@{GROUP}=read")
+    expect(server.smbclient("dan", "grouped")[0], None, "a member of the group")
+    expect(server.smbclient("dan", "grouped", commands="mkdir made")[0], "NT_STATUS_ACCESS_DENIED", "a member who may only read")
+    expect(server.smbclient("ann", "grouped")[0], DENIED, "a user of another group")
+    (server.directory / "foreign").mkdir()
+    foreign = subprocess.run(server.line("share", "create", "other", f"path={server.directory / 'foreign'}", "users=CORP\\dan=read"),
+                             capture_output=True, text=True, timeout=60)
+    expect((foreign.returncode, "trunkline domain join" in foreign.stderr), (2, True), foreign.stderr.strip())
+    if shutil.which("rpcclient") is None:
+        raise Skipped("rpcclient is missing: apt-get install smbclient")
+    asked = subprocess.run(["rpcclient", ANYWHERE, "-p", str(server.port), "-U", "ann",
+                            "-c", f"lookupsids S-1-22-2-{GID} S-1-5-32-544 S-1-1-0; lookupnames dan {GROUP}"],
+                           capture_output=True, text=True, timeout=60, env=dict(os.environ, PASSWD=PASSWORD))
+    for wanted in (f"S-1-22-2-{GID} Unix Group\\{GROUP} (2)", "S-1-5-32-544 BUILTIN\\Administrators (4)", "Everyone (5)", "dan S-1-5-21-",
+                   f"{GROUP} S-1-22-2-{GID} (Domain Group: 2)"):
+        expect(wanted in asked.stdout, True, f"{wanted}: {asked.stdout}{asked.stderr}")
+    server.ask("share", "delete", "grouped", "--force")
+
+
 class Skipped(Exception):
     """This machine lacks something that the case needs."""
 
@@ -363,6 +388,7 @@ CASES = {
     "smbclient logs on with an account's keys, renewed one after the other": keys,
     "an account takes users' passwords, its keys, or both": authentication,
     "a home share gives each user of smbclient their own directory": homes,
+    "a group of the host has a share, and rpcclient finds the names of users and groups": groups,
     "curl and Python ask for the admin page over TLS": page,
     "a renewed certificate applies at once": renewed,
     "a page reachable without TLS and a missing certificate are refused": refused,
