@@ -114,8 +114,8 @@ settings! {
         nfs_slots: u64 { Number(1, 1024), start, or 64 }
         /// Concurrent connections of an NFS client (docs/nconnect.md).
         nfs_max_connections: u64 { CONNECTIONS, start, or 32 }
-        /// Whether groups of NFS users come from the host's user database instead of the client, which sends 16
-        /// at most (docs/identity.md). Option `--manage-gids` of rpc.mountd is the same.
+        /// Whether groups of NFS users come from the host's user database instead of the client, which sends
+        /// 16 at most (docs/identity.md). Option `--manage-gids` of rpc.mountd is the same.
         manage_gids: bool { Flag, live, or false }
         /// Directory of the users, the identity, the control socket and the shares' sidecar data.
         state_dir: PathBuf {

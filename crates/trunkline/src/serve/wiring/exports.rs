@@ -155,8 +155,8 @@ pub fn needs_gids(share: &Share) -> bool {
     share.manage_gids.value && share.offers(ShareProtocol::Nfs)
 }
 
-/// A share as an NFS export. None if it is not offered over NFS. `gids` are the groups of users for shares with
-/// `manage_gids`.
+/// A share as an NFS export. None if it is not offered over NFS. `gids` are the groups of users for shares
+/// with `manage_gids`.
 ///
 /// # Errors
 /// One line for the user.
