@@ -309,8 +309,7 @@ impl FileServer for AssembledServer {
         next.extend(left);
         *engines = next;
         self.configure(plan, identities);
-        let restored = restored.into_iter().map(|(at, opens)| (&shares[at].0, opens));
-        let claimable = self.restore(restored);
+        let claimable = self.restore(restored.into_iter().map(|(at, opens)| (&shares[at].0, opens)));
         self.server.set_users(principals.users());
         let configs = shares.into_iter().map(|(config, ..)| config);
         self.server.set_shares(configs.filter(|config| is_offered_over_smb(plan, config)));
