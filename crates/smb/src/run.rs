@@ -168,7 +168,7 @@ pub(crate) fn wake(connection: &mut Connection, async_id: u64, now: Now, out: &m
                 exchange.compound.frame = out.pool.take(expected_size(exchange.remaining.bytes()));
             }
         }
-        Parking::Engine(..) | Parking::LogOn | Parking::Pool => {}
+        Parking::Engine(..) | Parking::LogOn | Parking::Home | Parking::Pool => {}
     }
     connection.end_silence(async_id);
     exchange.request = Some(request);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use parking_lot::Mutex;
 use share::{AuditedOperation, Identity};
 use smb_wire::create::Access as Rights;
 use smb_wire::negotiate::Dialect;
@@ -13,7 +14,7 @@ use volume::Name;
 use crate::config::account::Demands;
 use crate::config::{Access, Encryption, ShareConfig, Signing};
 use crate::connection::{Connection, Negotiated};
-use crate::exchange::{Handled, Request, Stop};
+use crate::exchange::{Handled, HomeJob, ParkReason, Request, Stop};
 use crate::state::notice::Holder;
 use crate::state::{Session, Tree, TreeTarget};
 
@@ -94,7 +95,7 @@ fn connect_disk(
     if protection.dialect.get() < config.min_dialect.get() || (seal && protection.cipher.is_none()) {
         return Err(denied);
     }
-    let home = home(connection, session, config, &authenticated.identity)?;
+    let home = home(connection, request, session, config)?;
     let identity = limited(&authenticated.identity, maximal, home);
     let engine = Arc::clone(&config.engine);
     let connected = request.now;
@@ -149,19 +150,33 @@ fn refuse(connection: &Connection, session: &Session, share: &str, why: &str, st
 }
 
 /// The user's directory on a share of homes. A client with an account's key is no user and has none.
+///
+/// # Errors
+/// [`ParkReason::Home`] until the blocking pool has found or made it, since the directory may be on a disk
+/// that is slow or gone. Otherwise a refusal.
 fn home(
     connection: &Connection,
+    request: &mut Request<'_>,
     session: &Session,
     share: &ShareConfig,
-    identity: &Identity,
 ) -> Result<Option<Name>, Stop> {
     let Some(homes) = &share.homes else { return Ok(None) };
-    let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
-    let found = match by_key {
-        true => Err("a client with the key of an account has no home".to_owned()),
-        false => homes.home(identity),
-    };
-    found.map(Some).map_err(|why| refuse(connection, session, &share.name, &why, NtStatus::BAD_NETWORK_NAME))
+    let refused = |why: &str| refuse(connection, session, &share.name, why, NtStatus::BAD_NETWORK_NAME);
+    let settings = session.session_settings().ok_or(NtStatus::USER_SESSION_DELETED)?;
+    if settings.by_key {
+        return Err(refused("a client with the key of an account has no home"));
+    }
+    // A reload may have put the share elsewhere meanwhile.
+    if let Some(job) = request.home_job.take().filter(|job| Arc::ptr_eq(&job.homes, homes)) {
+        // A job that has panicked leaves no result.
+        let found = job.result.lock().take().ok_or(NtStatus::INTERNAL_ERROR)?;
+        return found.map(Some).map_err(|why| refused(&why));
+    }
+    let authenticated = session.authenticated().ok_or(NtStatus::USER_SESSION_DELETED)?;
+    let identity = Arc::clone(&authenticated.identity);
+    let (homes, result) = (Arc::clone(homes), Arc::new(Mutex::new(None)));
+    request.home_job = Some(HomeJob { homes: Arc::clone(&homes), result: Arc::clone(&result) });
+    Err(Stop::Park(ParkReason::Home(Box::new(move || *result.lock() = Some(homes.home(&identity))))))
 }
 
 /// The user's identity within the rights on the share and within the home.

@@ -36,13 +36,13 @@ impl Connection {
                 exchange.compound.abandon(request.at);
                 Parking::LogOnDelay(queued)
             }
-            ParkReason::LogOn(judge) => {
+            ParkReason::LogOn(job) => {
                 exchange.compound.abandon(request.at);
-                out.run(move || {
-                    judge();
-                    Event::Wake { async_id }
-                });
-                Parking::LogOn
+                run_then_wake(job, async_id, out, Parking::LogOn)
+            }
+            ParkReason::Home(job) => {
+                exchange.compound.abandon(request.at);
+                run_then_wake(job, async_id, out, Parking::Home)
             }
             ParkReason::Work(work) | ParkReason::Persist(work) => {
                 exchange.remaining.pass(request.transaction.len);
@@ -211,4 +211,18 @@ impl Connection {
             engine.wake_ready_waiters(file);
         }
     }
+}
+
+/// Runs a job on the blocking pool, and then resumes its request, which waits as `parking` says.
+fn run_then_wake(
+    job: Box<dyn FnOnce() + Send>,
+    async_id: u64,
+    out: &mut Output<Event>,
+    parking: Parking,
+) -> Parking {
+    out.run(move || {
+        job();
+        Event::Wake { async_id }
+    });
+    parking
 }

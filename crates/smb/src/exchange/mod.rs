@@ -17,6 +17,7 @@ pub use compound::Compound;
 pub use outcome::{CommandOutcome, Handled, ParkReason, PoolWork, ReplyContent, Stop};
 use remaining::RemainingMessages;
 pub use request::Request;
+pub(crate) use request_state::HomeJob;
 pub use request_state::RequestState;
 
 /// The requests of one frame, and the replies to them.

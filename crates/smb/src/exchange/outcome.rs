@@ -36,6 +36,9 @@ pub enum ParkReason {
     /// It is a token of a log-on that is judged on the blocking pool. The request is tried again afterwards.
     /// Its client gets no interim response.
     LogOn(Box<dyn FnOnce() + Send>),
+    /// It needs the user's home, which is found or made on the blocking pool. The request is tried again
+    /// afterwards.
+    Home(Box<dyn FnOnce() + Send>),
     /// It runs on the blocking pool.
     Work(PoolWork),
     /// It has taken effect and must reach stable storage, on the blocking pool. It is put aside however many

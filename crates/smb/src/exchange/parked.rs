@@ -18,6 +18,8 @@ pub(crate) enum Parking {
     LogOnDelay(QueuedAttempt),
     /// The judgment of a log-on's token on the blocking pool, which cannot be cancelled.
     LogOn,
+    /// The search for a home on the blocking pool, which cannot be cancelled.
+    Home,
     /// The end of its work on the blocking pool, which cannot be cancelled.
     Pool,
     /// The limits of its share. The drop of the hold cancels the wait.
@@ -32,14 +34,16 @@ impl Parking {
     pub fn hold(&self) -> Option<&Hold> {
         match self {
             Parking::Limits(hold) | Parking::Answer(_, hold) => Some(hold),
-            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::LogOn | Parking::Pool => None,
+            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::LogOn | Parking::Home | Parking::Pool => {
+                None
+            }
         }
     }
 
     /// Whether a wake-up resumes it.
     pub fn ends_by_wake(&self) -> bool {
         match self {
-            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::LogOn => true,
+            Parking::Engine(..) | Parking::LogOnDelay(_) | Parking::LogOn | Parking::Home => true,
             Parking::Pool => false,
             Parking::Limits(hold) | Parking::Answer(_, hold) => hold.released().is_some(),
         }
@@ -47,7 +51,7 @@ impl Parking {
 
     /// Whether it can be cancelled: no part of it has begun or is done.
     pub fn can_be_taken_back(&self) -> bool {
-        !matches!(self, Parking::LogOn | Parking::Pool | Parking::Answer(..))
+        !matches!(self, Parking::LogOn | Parking::Home | Parking::Pool | Parking::Answer(..))
     }
 
     /// Whether the request is a log-on.

@@ -1,9 +1,14 @@
 //! The state of a request from its arrival to its reply.
 
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 use smb_wire::Header;
+use volume::Name;
 use wire::Now;
 
 use super::transaction::TransactionState;
+use crate::config::Homes;
 use crate::connection::setup::LogOnJob;
 use crate::state::open::pending::{Outstanding, ReadInProgress};
 use crate::state::password_delay::QueuedAttempt;
@@ -29,6 +34,8 @@ pub struct RequestState {
     pub(crate) queued_attempt: Option<QueuedAttempt>,
     /// The token of its log-on that is judged on the blocking pool.
     pub(crate) log_on_job: Option<LogOnJob>,
+    /// The search for the home that its tree connect needs, on the blocking pool.
+    pub(crate) home_job: Option<HomeJob>,
     /// Counts it as outstanding on its Open while it is put aside. While work runs, the work has this value.
     pub(crate) outstanding: Option<Outstanding>,
     /// The Open that a delayed request needs. It keeps a later CLOSE from ending the Open.
@@ -48,6 +55,7 @@ impl RequestState {
             at: 0,
             queued_attempt: None,
             log_on_job: None,
+            home_job: None,
             outstanding: None,
             keeps: None,
         }
@@ -57,4 +65,12 @@ impl RequestState {
     pub(crate) fn pending_id(&self) -> Option<u64> {
         self.async_id.filter(|_| self.announced)
     }
+}
+
+/// The search for a user's home on the blocking pool. Its request is tried again when the result is there.
+pub(crate) struct HomeJob {
+    /// The homes of the share.
+    pub homes: Arc<dyn Homes>,
+    /// The outcome, or the reason why the user has no home.
+    pub result: Arc<Mutex<Option<Result<Name, String>>>>,
 }

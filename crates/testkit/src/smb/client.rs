@@ -269,8 +269,14 @@ impl Peer {
         self.tree_id = answer.header.tree_id();
     }
 
-    /// Sends TREE_CONNECT. A 3.1.1 client always signs it (MS-SMB2 3.2.4.2.4).
+    /// Sends TREE_CONNECT and waits for its answer.
     pub fn try_tree(&mut self, share: &str) -> ReceivedMessage {
+        let id = self.start_tree(share);
+        self.answer(id).expect("an answer to TREE_CONNECT")
+    }
+
+    /// Sends TREE_CONNECT, and returns its message id. A 3.1.1 client always signs it (MS-SMB2 3.2.4.2.4).
+    pub fn start_tree(&mut self, share: &str) -> u64 {
         let path = utf16::encode(&format!("\\\\server\\{share}"));
         let mut message = self.message(SmbCommand::TreeConnect, |out| {
             tree_connect::Request::new(Utf16::new(&path).expect("whole units")).write(out);
@@ -282,7 +288,7 @@ impl Peer {
             None => {}
         }
         self.deliver(message);
-        self.answer(id).expect("an answer to TREE_CONNECT")
+        id
     }
 
     /// Sends the CREATE `open`.
