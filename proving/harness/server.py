@@ -114,13 +114,15 @@ def version(kind: str) -> str:
     return _script(kind, "version").strip()
 
 
-def _script(kind: str, *arguments: object, network: Network | None = None, user: int | None = None) -> str:
+def _script(kind: str, *arguments: object, network: Network | None = None, user: int | None = None,
+            variables: dict[str, str] | None = None) -> str:
     command = [str(SERVERS / f"{kind}.sh"), *map(str, arguments)]
     if user is not None:
         command = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", *command]
     if network is not None:
         command = network.inside(command)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+                          env={**os.environ, **(variables or {})})
     if done.returncode != 0:
         raise CannotStart(kind, (done.stderr or done.stdout).strip() or f"{kind}.sh ended with {done.returncode}")
     return done.stdout
@@ -160,6 +162,8 @@ class Server:
         self.port = free_port()
         self.pid = 0
         self.complaint = ""
+        # Variables of the environment for the server's script, as for a realm (kernel_client/tickets.py).
+        self.variables: dict[str, str] = {}
         self._lent = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -197,7 +201,7 @@ class Server:
     def start(self) -> None:
         """Start the server, or restart it in the same directory."""
         words = _script(self.kind, "start", self.profile, self.directory, self.port, self.address, network=self.network,
-                        user=self.user).split()
+                        user=self.user, variables=self.variables).split()
         self.pid = int(words[0])
 
     def stop(self) -> None:

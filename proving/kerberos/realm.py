@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 AES = "aes256-cts-hmac-sha1-96:normal"
@@ -16,6 +16,13 @@ PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 class RealmError(Exception):
     """A program of the realm has failed."""
+
+
+class Network(Protocol):
+    """A separate network for the KDC (kernel_client/guest.py)."""
+
+    def inside(self, command: list[str]) -> list[str]:
+        """Return the command line that runs `command` there."""
 
 
 def missing() -> list[str]:
@@ -38,9 +45,14 @@ def free_port() -> int:
 
 
 class Realm:
-    """A realm with a running KDC. `clock_skew_s` is the tolerance of all its hosts."""
+    """A realm with a running KDC. `clock_skew_s` is the tolerance of all its hosts.
 
-    def __init__(self, directory: Path, name: str = "KERBEROS.TEST", clock_skew_s: int = 300, weak: bool = False) -> None:
+    The KDC listens on `address`, in the separate network `network` if there is one. `settings` are further lines of
+    krb5.conf's [libdefaults].
+    """
+
+    def __init__(self, directory: Path, name: str = "KERBEROS.TEST", clock_skew_s: int = 300, weak: bool = False,
+                 network: Network | None = None, address: str = "127.0.0.1", settings: str = "") -> None:
         self.name, self._directory = name, directory
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
@@ -50,30 +62,28 @@ class Realm:
         self.config.write_text(
             f"[libdefaults]\n default_realm = {name}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n"
             f" dns_canonicalize_hostname = false\n rdns = false\n clockskew = {clock_skew_s}\n"
-            f" allow_weak_crypto = {'true' if weak else 'false'}\n permitted_enctypes = {types}\n"
-            f"[realms]\n {name} = {{\n  kdc = 127.0.0.1:{self.port}\n }}\n"
+            f" allow_weak_crypto = {'true' if weak else 'false'}\n permitted_enctypes = {types}\n{settings}"
+            f"[realms]\n {name} = {{\n  kdc = {address}:{self.port}\n }}\n"
             f"[domain_realm]\n .{name.lower()} = {name}\n {name.lower()} = {name}\n")
         kdc_config = directory / "kdc.conf"
         kdc_config.write_text(
-            f"[kdcdefaults]\n kdc_listen = 127.0.0.1:{self.port}\n kdc_tcp_listen = 127.0.0.1:{self.port}\n"
+            f"[kdcdefaults]\n kdc_listen = {address}:{self.port}\n kdc_tcp_listen = {address}:{self.port}\n"
             f"[realms]\n {name} = {{\n  database_name = {directory}/principal\n  key_stash_file = {directory}/stash\n"
             f"  acl_file = {directory}/acl\n  max_life = 10h\n  supported_enctypes = {AES}\n }}\n"
             f"[logging]\n kdc = FILE:{directory}/kdc.log\n")
         self.environment = dict(os.environ, PATH=PATH, KRB5_CONFIG=str(self.config), KRB5_KDC_PROFILE=str(kdc_config))
         self.run(["kdb5_util", "create", "-s", "-r", name, "-P", "master-of-the-proof"])
-        self._kdc = subprocess.Popen(["krb5kdc", "-n", "-r", name], env=self.environment, stdin=subprocess.DEVNULL,
+        command = ["krb5kdc", "-n", "-r", name]
+        self._kdc = subprocess.Popen(network.inside(command) if network else command, env=self.environment, stdin=subprocess.DEVNULL,
                                      stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self._wait()
 
     def _wait(self) -> None:
-        end = time.monotonic() + 10
+        log, end = self._directory / "kdc.log", time.monotonic() + 10
         while time.monotonic() < end and self._kdc.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-            except OSError:
-                time.sleep(0.05)
-            else:
+            if log.exists() and "commencing operation" in log.read_text(errors="replace"):
                 return
+            time.sleep(0.02)
         raise RealmError(f"krb5kdc does not answer on port {self.port}; see {self._directory}/kdc.log")
 
     def run(self, command: list[str], text: str = "", **variables: str) -> str:

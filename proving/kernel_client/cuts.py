@@ -2,6 +2,7 @@
 """Cut one to three of four channels of Linux's own client repeatedly while it works.
 
     cuts.py [--cuts 10] [--per-mount 5] [--seed N] [--server trunkline|samba|both] [--out FILE]
+            [--sec krb5|krb5i [--ticket-life SECONDS]]
 
 A mount with four channels, over one NIC or two, signed or sealed, carries four writers, four readers and two name
 changers (workload.py). Every cut (faults.py) hits one to three channels. Checks after each cut: four channels are back
@@ -26,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
 from proving.harness.tally import Tally
-from proving.kernel_client import faults, guest, mounted, runs
+from proving.kernel_client import faults, guest, mounted, runs, tickets
 
 SUITE = "kernel-cuts"
 # The time within which four channels must carry requests again, with one exception in twenty cuts. Linux doubles its
@@ -171,10 +172,10 @@ def judge(tally: Tally, counts: dict[str, Counter[str]], errors: str, runs_of: s
 
 
 def main() -> None:
-    parser = runs.parser("cuts", 10, 5, __doc__)
+    parser = tickets.add_arguments(runs.parser("cuts", 10, 5, __doc__))
     parser.add_argument("--server", choices=(*servers.KINDS, "both"), default="both")
     options = parser.parse_args()
-    tally = runs.begin(SUITE, faults.cannot_cut)
+    tally = runs.begin(tickets.suite(SUITE), faults.cannot_cut, tickets.missing, tickets.lacks_channels)
     kinds = servers.KINDS if options.server == "both" else (options.server,)
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in servers.KINDS}
 

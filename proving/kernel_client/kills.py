@@ -2,6 +2,7 @@
 """Kill the server under load and restart it within 10 s, while Linux's client holds files open and locked.
 
     kills.py [--kills 3] [--per-mount 5] [--seed N] [--server trunkline|samba] [--handles persistent|durable] [--folders] [--out FILE]
+             [--sec krb5|krb5i [--ticket-life SECONDS]]
 
 Four writers and two readers work on a mount, a holder keeps byte-range locks, and a second client requests the same
 ranges continuously (workload.py). After each kill -9 and restart: every worker continues with its descriptor, the
@@ -30,7 +31,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
-from proving.kernel_client import faults, mounted, runs
+from proving.kernel_client import faults, mounted, runs, tickets
 
 SUITE = "kernel-kills"
 # This includes the longest deliberate pause of 4 s.
@@ -104,7 +105,8 @@ class Run(Kills):
     def __init__(self, kind: str, handles: str, seed: int) -> None:
         super().__init__(kind, seed, "kills")
         self._persistent = handles == "persistent"
-        self._nics, self._options = MOUNTS[seed % len(MOUNTS)]
+        mounts = MOUNTS[:1] if tickets.lacks_channels() else MOUNTS
+        self._nics, self._options = mounts[seed % len(mounts)]
         # Seeds are five apart in slices, and both kinds must cover every kind of mount.
         self._decided = seed // 5 % 2 == 0
 
@@ -164,12 +166,12 @@ class Folders(Run):
 
 
 def main() -> None:
-    parser = runs.parser("kills", 3, 5, __doc__)
+    parser = tickets.add_arguments(runs.parser("kills", 3, 5, __doc__))
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     parser.add_argument("--handles", choices=("persistent", "durable"), default="persistent")
     parser.add_argument("--folders", action="store_true", help="create and remove directories instead")
     options = parser.parse_args()
-    tally = runs.begin(SUITE, faults.cannot_cut)
+    tally = runs.begin(tickets.suite(SUITE), faults.cannot_cut, tickets.missing)
     runs.go_through(tally, options, lambda seed: [Folders(options.server, seed) if options.folders else Run(options.server, options.handles, seed)])
     runs.end(tally)
 

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from proving.harness import server as servers
 from proving.harness.tally import Tally
-from proving.kernel_client import console, faults, guest, kernels, workload
+from proving.kernel_client import console, faults, guest, kernels, tickets, workload
 
 HERE = Path(__file__).resolve().parent
 CHANNELS = 4
@@ -55,11 +55,17 @@ class Mounted:
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
             self.network = stack.enter_context(guest.Network(self.nics))
-            self.server = stack.enter_context(servers.Server(self.kind, self._profile, self.network))
+            self.server = servers.Server(self.kind, self._profile, self.network)
+            realm = stack.enter_context(tickets.TicketRealm(self.network, self.server.directory)) if tickets.Security.kind else None
+            if realm:
+                self.server.variables = realm.variables()
+            stack.enter_context(self.server)
             agent = console.lay(AGENT, self.server.directory)
             self.cutter = faults.Cutter(self.network, self.server.port)
             self.guest = stack.enter_context(guest.Guest(self.network, [sys.executable, agent]))
             self.guest.answer(60)
+            if realm:
+                self.ask("get_tickets", **realm.for_guest())
             self.mount("/mnt/a", self._options)
             self._stack = stack.pop_all()
         return self
@@ -77,8 +83,9 @@ class Mounted:
     def mount(self, where: str, options: str) -> None:
         """Mount the share once more, as the first account."""
         user, password = servers.accounts()[0]
-        words = f"port={self.server.port},user={user},password={password},{options}"
-        if refused := self.ask("mount", where=where, source=f"//{guest.SERVER_ADDRESS}/files", options=words):
+        host, secret = (tickets.HOST, "") if tickets.Security.kind else (guest.SERVER_ADDRESS, f",password={password}")
+        words = f"port={self.server.port},user={user}{secret},{tickets.options(options)}"
+        if refused := self.ask("mount", where=where, source=f"//{host}/files", options=words):
             raise RunFailed(f"mount: {refused}")
 
     def start(self, workers: list[list[str]], seed: int) -> None:

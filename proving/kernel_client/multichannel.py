@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Mount with `multichannel,max_channels=4` over one NIC and over two, signed and sealed, and check the load of each channel.
 
-    multichannel.py [--server trunkline|samba]
+    multichannel.py [--server trunkline|samba] [--sec krb5|krb5i]
 
 Linux finds the other addresses by itself. /proc/fs/cifs/DebugData must show four connected channels, and the server
 four connections. Under the load of workload.py each must carry requests. A client that requests more channels than the
@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
-from proving.kernel_client import faults, guest, kernels, mounted
+from proving.kernel_client import faults, guest, kernels, mounted, tickets
 
 SUITE = "kernel-multichannel"
 
@@ -53,13 +53,13 @@ SAMBA_LACKS = {"eight asked for, four given": "Samba gives as many channels as a
 
 
 def main() -> None:
-    parser = kernels.parser(__doc__)
+    parser = tickets.add_arguments(kernels.parser(__doc__))
     parser.add_argument("--server", choices=servers.KINDS, default="trunkline")
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
-    if reason := guest.missing() or faults.missing() or guest.cannot_boot() or faults.cannot_cut():
-        skip_whole_suite(kernels.suite(SUITE), reason)
-    tally = Tally(kernels.suite(SUITE))
+    if reason := guest.missing() or faults.missing() or tickets.missing() or tickets.lacks_channels() or guest.cannot_boot() or faults.cannot_cut():
+        skip_whole_suite(kernels.suite(tickets.suite(SUITE)), reason)
+    tally = Tally(kernels.suite(tickets.suite(SUITE)))
     for name in CASES:
         if options.server == "samba" and name in SAMBA_LACKS:
             tally.add("skip", name, SAMBA_LACKS[name])

@@ -103,6 +103,10 @@ write_config() {
   # host's bits and lists alone say who may do what.
   [[ $profile == bench* || $profile == rights ]] && vfs='vfs objects ='
   [[ $profile == plain ]] && vfs='vfs objects = streams_xattr'
+  # A member of a realm, by its keytab.
+  if [[ -n ${REALM-} ]]; then
+    extra+=("realm = $REALM" 'kerberos method = dedicated keytab' "dedicated keytab file = FILE:$KEYTAB")
+  fi
   {
     cat <<CONF
 [global]

@@ -135,6 +135,10 @@ write_config() {
     printf '[server]\nlisten = ["%s"]\nsmb_port = %s\nstate_dir = "%s"\n' "$address" "$smb_port" "$state/state"
     printf 'name = "trunkline-proof"\nworkgroup = "PROVING"\ndiscovery = false\nlog_level = "warn"\nmax_channels = %s\n' "$channels"
     ((${#server[@]} == 0)) || printf '%s\n' "${server[@]}"
+    # A member of a realm, which takes tickets alone.
+    if [[ -n ${REALM-} ]]; then
+      printf 'spn_names = ["%s"]\n[domain]\nrealm = "%s"\nkeytab = "%s"\nntlm = "off"\n' "$DOMAIN_HOST" "$REALM" "$KEYTAB"
+    fi
     # smbtorture makes connections fail.
     printf '[server.testing]\nsmbtorture_controls = true\n'
     ((${#testing[@]} == 0)) || printf '%s\n' "${testing[@]}"
