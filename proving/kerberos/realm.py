@@ -48,11 +48,12 @@ class Realm:
     """A realm with a running KDC. `clock_skew_s` is the tolerance of all its hosts.
 
     The KDC listens on `address`, in the separate network `network` if there is one. `settings` are further lines of
-    krb5.conf's [libdefaults].
+    krb5.conf's [libdefaults]. `without_pac` is for servers that expect a PAC of Active Directory in each PAC.
     """
 
     def __init__(self, directory: Path, name: str = "KERBEROS.TEST", clock_skew_s: int = 300, weak: bool = False,
-                 network: Network | None = None, address: str = "127.0.0.1", settings: str = "") -> None:
+                 network: Network | None = None, address: str = "127.0.0.1", settings: str = "",
+                 without_pac: bool = False) -> None:
         self.name, self._directory = name, directory
         directory.mkdir(parents=True, exist_ok=True)
         self.port = free_port()
@@ -69,7 +70,7 @@ class Realm:
         kdc_config.write_text(
             f"[kdcdefaults]\n kdc_listen = {address}:{self.port}\n kdc_tcp_listen = {address}:{self.port}\n"
             f"[realms]\n {name} = {{\n  database_name = {directory}/principal\n  key_stash_file = {directory}/stash\n"
-            f"  acl_file = {directory}/acl\n  max_life = 10h\n  supported_enctypes = {AES}\n }}\n"
+            f"  acl_file = {directory}/acl\n  max_life = 10h\n  disable_pac = {'true' if without_pac else 'false'}\n  supported_enctypes = {AES}\n }}\n"
             f"[logging]\n kdc = FILE:{directory}/kdc.log\n")
         self.environment = dict(os.environ, PATH=PATH, KRB5_CONFIG=str(self.config), KRB5_KDC_PROFILE=str(kdc_config))
         self.run(["kdb5_util", "create", "-s", "-r", name, "-P", "master-of-the-proof"])
@@ -101,6 +102,10 @@ class Realm:
     def add_service(self, name: str, keytab: Path, types: str = AES) -> None:
         """Add a service principal and put its keys into a keytab."""
         self._administer(f"addprinc -randkey -e {types} {name}")
+        self._administer(f"ktadd -k {keytab} -norandkey {name}")
+
+    def export_key(self, name: str, keytab: Path) -> None:
+        """Put the keys of a user into a keytab; the password stays."""
         self._administer(f"ktadd -k {keytab} -norandkey {name}")
 
     def renew_key(self, name: str, keytab: Path) -> None:

@@ -42,8 +42,9 @@ def stays_at_four(mount: mounted.Mounted) -> list[str]:
     """A client that wants eight channels works with the four that it gets. Returns the failures."""
     mount.start(mounted.STORM, 1)
     mount.wait_for_steps({}, 60)
-    carried = mount.carrying()
-    failures = [] if len(carried) == mounted.CHANNELS else [f"{len(carried)} connections stand, and four channels is the server's most"]
+    # Newer clients open a further connection now and then, which is refused before it carries a request.
+    carried = [received for received, _ in mount.carrying().values() if received > mounted.WORKING_BYTES]
+    failures = [] if len(carried) == mounted.CHANNELS else [f"{len(carried)} connections carry requests, and four channels is the server's most"]
     return failures + mount.finish()
 
 

@@ -1,4 +1,6 @@
-//! The client's end of a log-on. It wraps [`ntlm::Client`] in SPNEGO or bare NTLMSSP, one token at a time.
+//! The client's end of a log-on. [`TicketInitiator`] uses Kerberos. [`Initiator`] wraps [`ntlm::Client`] in SPNEGO or bare NTLMSSP, one token at a time.
+
+mod ticket;
 
 use wire::Now;
 
@@ -7,6 +9,10 @@ use crate::ntlm::signature::{Signatures, SigningSide};
 use crate::ntlm::{self, ClientError, ClientIdentity};
 use crate::refusal::Refusal;
 use crate::spnego::{self, NTLMSSP, NegState, NegTokenInit, NegTokenResp, Token};
+
+pub use ticket::{
+    TicketContext, TicketFailure, TicketFailureKind, TicketInitiator, TicketStep, Tickets, takes_kerberos,
+};
 
 /// The result of a token from the server.
 #[derive(Debug, PartialEq, Eq)]

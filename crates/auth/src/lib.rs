@@ -3,7 +3,8 @@
 //! An [`Acceptor`] decides on a log-on. It gets one token of the client at a time. [`Initiator`] is the
 //! counterpart in a client. Accounts come through the [`Credentials`] trait. The result of a log-on is a
 //! session key. [`kdf`] derives from it the keys of a [`Signer`] and two [`Sealer`]s. Kerberos comes as a
-//! [`Mechanism`] from the program, and so does the [`PassThrough`] of domain users with NTLM.
+//! [`Mechanism`] from the program, and in a client as [`Tickets`]. So does the [`PassThrough`] of domain users
+//! with NTLM.
 //!
 //! This crate opens no socket and reads no clock. [`ntlm`] and [`spnego`] parse hostile bytes and never
 //! panic.
@@ -25,7 +26,10 @@ pub use credentials::{Account, Accounts, Credentials, fold_name};
 pub use crypto::{
     Cipher, GmacNonce, Sealer, Signer, SigningAlgorithm, TagMismatch, WrongKeyLength, kdf, preauth_hash,
 };
-pub use initiator::{Initiator, InitiatorStep, Wrap, takes_ntlm};
+pub use initiator::{
+    Initiator, InitiatorStep, TicketContext, TicketFailure, TicketFailureKind, TicketInitiator, TicketStep,
+    Tickets, Wrap, takes_kerberos, takes_ntlm,
+};
 pub use kerberos::{
     ContextStep, KerberosTicket, Mechanism, SecurityContext, TicketRefusal, TicketRefusalKind,
 };

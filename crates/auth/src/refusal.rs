@@ -1,5 +1,6 @@
 //! The reasons for the refusal of a log-on.
 
+use crate::initiator::TicketFailure;
 use crate::kerberos::TicketRefusal;
 use crate::ntlm::Malformed;
 use crate::pass_through::PassThroughRefusal;
@@ -33,6 +34,9 @@ pub enum Refusal {
     /// The ticket is refused.
     #[error(transparent)]
     Ticket(#[from] TicketRefusal),
+    /// A client could not log on with a ticket.
+    #[error(transparent)]
+    NoTicket(#[from] TicketFailure),
     /// The other side's features are too weak: no Unicode, or on the client no extended session security.
     #[error("the other side offers too little security")]
     TooWeak,

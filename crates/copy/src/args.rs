@@ -5,6 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
+use client::smb::TicketArgs;
 use client::{Url, written};
 
 use crate::{Error, Pattern, PreservedParts};
@@ -26,6 +27,9 @@ pub struct Args {
     /// TRUNKLINE_DST_PASSWORD, else that of SRC]
     #[arg(long, value_name = "FILE")]
     pub dst_password_file: Option<PathBuf>,
+    /// Log-ons with tickets.
+    #[command(flatten)]
+    pub tickets: TicketArgs,
     /// With nfs://: user of every call [default: our own]
     #[arg(long, value_name = "N")]
     pub uid: Option<u32>,
@@ -134,7 +138,7 @@ impl Args {
     /// When a file cannot be read, and the errors of `ask`.
     pub(crate) fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Passwords, Error> {
         let obtain = |url: &Url, file: Option<&Path>, option: &str, variable: &str| match file {
-            _ if url.login().is_none() => Ok(None),
+            _ if url.login().is_none() || self.tickets.kerberos => Ok(None),
             Some(file) => first_line(file, option).map(Some),
             None => Ok(std::env::var(variable).ok()),
         };
@@ -147,7 +151,7 @@ impl Args {
             target = obtain(&self.target, file, "--password-file", usual)?;
         }
         for (url, password) in [(&self.source, &mut source), (&self.target, &mut target)] {
-            if let (Some(user), None) = (url.login(), &password) {
+            if let (Some(user), None, false) = (url.login(), &password, self.tickets.kerberos) {
                 *password = Some(ask(user)?);
             }
         }

@@ -63,6 +63,7 @@ impl Plan {
         for (option, given, fits) in [
             ("--password-file", args.password_file.is_some(), sides.iter().any(is_smb)),
             ("--dst-password-file", args.dst_password_file.is_some(), is_smb(&&args.target)),
+            ("--kerberos", args.tickets.kerberos, sides.iter().any(is_smb)),
             ("--encrypt", args.encrypt, sides.iter().any(is_smb)),
             ("--uid", args.uid.is_some(), sides.iter().any(is_nfs)),
             ("--gid", args.gid.is_some(), sides.iter().any(is_nfs)),
@@ -133,10 +134,12 @@ impl Plan {
 }
 
 fn access(args: &Args, url: &Url, password: Option<String>, keep: PreservedParts) -> Access {
-    let credentials = url.login().zip(password).map(|(user, password)| {
+    let by_password = url.login().zip(password).map(|(user, password)| {
         let domain = url.domain.clone();
         Credentials { domain, ..Credentials::new(user, &password) }
     });
+    let by_ticket = url.login().and_then(|_| args.tickets.credentials());
+    let credentials = by_ticket.or(by_password);
     Access {
         credentials,
         encrypt: args.encrypt,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use client::Url;
+use client::smb::TicketArgs;
 use load::comparison::ENOUGH_TURNS;
 
 use crate::Error;
@@ -50,6 +51,9 @@ pub struct Args {
     /// The same for the second target [default: that of the first]
     #[arg(long, value_name = "FILE")]
     pub second_password_file: Option<PathBuf>,
+    /// Log-ons with tickets.
+    #[command(flatten)]
+    pub tickets: TicketArgs,
     /// With nfs://: user of every call [default: the user of this process]
     #[arg(long, value_name = "N")]
     pub uid: Option<u32>,
@@ -85,7 +89,7 @@ impl Args {
             let own = self.second_password_file.as_ref().filter(|_| number == 1);
             let file = own.or(self.password_file.as_ref());
             let password = match file {
-                _ if target.login().is_none() => String::new(),
+                _ if target.login().is_none() || self.tickets.kerberos => String::new(),
                 Some(file) => client::written::secret(file)
                     .map_err(|why| Error::Usage(format!("password file {}: {why}", file.display())))?,
                 None => match std::env::var("TRUNKLINE_PASSWORD") {

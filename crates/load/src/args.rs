@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use client::smb::TicketArgs;
 use client::written::size;
 use smb_wire::negotiate::Dialect;
 
@@ -32,6 +33,9 @@ pub struct Args {
     /// File whose first line is the password [default: the variable TRUNKLINE_PASSWORD, or else a prompt]
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
+    /// Log-ons with tickets.
+    #[command(flatten)]
+    pub tickets: TicketArgs,
     /// With nfs://: user of every call [default: the user of this process]
     #[arg(long, value_name = "N")]
     pub uid: Option<u32>,
@@ -286,7 +290,7 @@ impl Args {
     /// # Errors
     /// When the file cannot be read.
     pub fn password(&self) -> Result<Option<String>, crate::Error> {
-        if self.targets.iter().all(|target| target.login().is_none()) {
+        if self.tickets.kerberos || self.targets.iter().all(|target| target.login().is_none()) {
             return Ok(Some(String::new()));
         }
         let Some(file) = &self.password_file else {

@@ -1,9 +1,13 @@
 //! The client's side of SESSION_SETUP: the exchange of tokens for a new session, for a further channel of a
 //! session, or for an expired session (MS-SMB2 3.2.4.2.3 and 3.2.5.3).
 
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use auth::{ClientIdentity, Initiator, InitiatorStep, Refusal, Wrap, preauth_hash};
+use auth::{
+    ClientIdentity, Initiator, InitiatorStep, Refusal, TicketFailure, TicketFailureKind, TicketInitiator,
+    Tickets, Wrap, preauth_hash,
+};
 use smb_wire::negotiate::{Capabilities, Dialect};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus, SmbCommand};
@@ -15,7 +19,7 @@ use crate::smb::buffer::Reply;
 use crate::smb::connection::ConnectionCore;
 use crate::smb::link::{Envelope, FrameRequest};
 use crate::smb::protection::{ChannelKeys, Protection};
-use crate::smb::{Credentials, negotiate};
+use crate::smb::{Credentials, Secret, negotiate};
 
 /// The result of a log-on.
 pub(crate) struct LoggedOn {
@@ -31,7 +35,7 @@ pub(crate) struct LogonChallenge<'a> {
 }
 
 /// Begins a session on `connection`, in the place of `previous` unless that is 0. The password has no
-/// influence on this request.
+/// influence on this request. A log-on with a ticket may be over after it.
 pub(crate) async fn begin<'a>(
     connection: &'a ConnectionCore,
     who: &Credentials,
@@ -53,7 +57,8 @@ impl LogonChallenge<'_> {
         }
         let id = reply.header().session_id();
         let negotiated = &exchange.connection.negotiated;
-        let keys = ChannelKeys::derive(id, exchange.key()?, &negotiated.agreed(exchange.preauth));
+        let agreed = negotiated.agreed(exchange.preauth);
+        let keys = ChannelKeys::derive(id, &*exchange.key()?, exchange.full_key()?, &agreed);
         if reply.header().is_signed() || negotiated.dialect == Dialect::Smb311 {
             // The signature proves that the server knows our password too, and that nobody changed the
             // negotiation.
@@ -78,7 +83,7 @@ pub(crate) async fn bind(
         return Err(Error::Guest);
     }
     let agreed = connection.negotiated.agreed(exchange.preauth);
-    let keys = session.bound(exchange.key()?, &agreed);
+    let keys = session.bound(&*exchange.key()?, &agreed);
     keys.verify(&mut reply.message().to_vec())?;
     Ok(keys)
 }
@@ -107,10 +112,20 @@ enum Next {
     In(Reply, SessionFlags),
 }
 
+/// The mechanism of one log-on.
+enum ClientMechanism {
+    Ntlm(Box<Initiator>),
+    /// Kerberos, before there is a ticket for the server.
+    Tickets(Arc<dyn Tickets>),
+    Kerberos(Box<TicketInitiator>),
+    /// Kerberos works on a token elsewhere.
+    Busy,
+}
+
 /// The SESSION_SETUP messages of one log-on.
 struct Exchange<'a> {
     connection: &'a ConnectionCore,
-    initiator: Initiator,
+    mechanism: ClientMechanism,
     /// The keys of the session that is bound or renewed, if any.
     session: Option<&'a ChannelKeys>,
     flags: RequestFlags,
@@ -128,30 +143,76 @@ impl<'a> Exchange<'a> {
         who: &Credentials,
         session: Option<&'a ChannelKeys>,
     ) -> Exchange<'a> {
-        let target = format!("cifs/{}", connection.host);
-        let identity = ClientIdentity::new(&who.user, &who.domain, who.hash.clone(), &target);
-        let initiator = Initiator::new(identity, Wrap::Spnego);
+        let mechanism = match &who.secret {
+            Secret::Hash(hash) => {
+                let target = format!("cifs/{}", connection.host);
+                let identity = ClientIdentity::new(&who.user, &who.domain, hash.clone(), &target);
+                ClientMechanism::Ntlm(Box::new(Initiator::new(identity, Wrap::Spnego)))
+            }
+            Secret::Tickets(tickets) => ClientMechanism::Tickets(Arc::clone(tickets)),
+        };
         let session_id = session.map_or(0, |keys| keys.session_id);
         let preauth = connection.negotiated.preauth;
         let (flags, protection) = match session {
             Some(_) => (RequestFlags::BINDING, Protection::Binding),
             None => (RequestFlags::empty(), Protection::None),
         };
-        Exchange { connection, initiator, session, flags, protection, session_id, previous: 0, preauth }
+        Exchange { connection, mechanism, session, flags, protection, session_id, previous: 0, preauth }
     }
 
-    /// The key that both sides have agreed on.
-    fn key(&self) -> Result<&[u8; 16]> {
-        self.initiator.session_key().ok_or(Error::Protocol("let in before a key was agreed on"))
+    /// The key that both sides have agreed on, in full length.
+    fn full_key(&self) -> Result<&[u8]> {
+        let key = match &self.mechanism {
+            ClientMechanism::Ntlm(initiator) => initiator.session_key().map(|key| &key[..]),
+            ClientMechanism::Kerberos(initiator) => initiator.session_key(),
+            ClientMechanism::Tickets(_) | ClientMechanism::Busy => None,
+        };
+        key.ok_or(Error::Protocol("let in before a key was agreed on"))
+    }
+
+    /// The first 16 bytes of the key, filled up with zeros.
+    fn key(&self) -> Result<auth::Key> {
+        // MS-SMB2 3.2.5.3.1
+        let full = self.full_key()?;
+        let mut key = auth::Key::default();
+        let len = full.len().min(key.len());
+        key[..len].copy_from_slice(&full[..len]);
+        Ok(key)
     }
 
     /// Does the first round trip.
     async fn begin(&mut self) -> Result<Next> {
-        if !self.connection.negotiated.takes_ntlm {
-            return Err(Refusal::NoCommonMechanism.into());
-        }
-        let token = self.initiator.first();
+        let token = match &self.mechanism {
+            ClientMechanism::Ntlm(_) if !self.connection.negotiated.takes_ntlm => {
+                return Err(Refusal::NoCommonMechanism.into());
+            }
+            ClientMechanism::Ntlm(initiator) => initiator.first(),
+            ClientMechanism::Tickets(tickets) => {
+                let (initiator, token) = Exchange::first_ticket(self.connection, Arc::clone(tickets)).await?;
+                self.mechanism = ClientMechanism::Kerberos(initiator);
+                token
+            }
+            _ => return Err(Error::Protocol("a log-on began twice")),
+        };
         self.step(&token).await
+    }
+
+    /// Gets a ticket for the server, and the first token.
+    async fn first_ticket(
+        connection: &ConnectionCore,
+        tickets: Arc<dyn Tickets>,
+    ) -> Result<(Box<TicketInitiator>, Vec<u8>)> {
+        if !connection.negotiated.takes_kerberos {
+            return Err(not_offered().into());
+        }
+        let host = connection.host.clone();
+        blocking(move || {
+            let mut initiator = Box::new(TicketInitiator::new(&*tickets, &host)?);
+            let token = initiator.first()?;
+            Ok((initiator, token))
+        })
+        .await?
+        .map_err(Refusal::into)
     }
 
     /// Sends tokens until the server lets us in. Returns its last reply.
@@ -169,10 +230,10 @@ impl<'a> Exchange<'a> {
         let reply = self.turn(token).await?;
         let status = reply.status();
         if status != NtStatus::SUCCESS && status != NtStatus::MORE_PROCESSING_REQUIRED {
-            return Err(reply.refused());
+            return Err(self.refused(&reply));
         }
         let response = session_setup::Response::parse(reply.message())?;
-        let step = self.initiator.step(response.security_buffer, now());
+        let step = self.mechanism_step(response.security_buffer).await?;
         match (step, status) {
             (InitiatorStep::Done, NtStatus::SUCCESS) => {
                 let flags = response.session_flags;
@@ -187,6 +248,46 @@ impl<'a> Exchange<'a> {
             (InitiatorStep::Refused(why), _) => Err(why.into()),
             _ => Err(Error::Protocol("token and status of SESSION_SETUP contradict each other")),
         }
+    }
+
+    /// Passes the server's token to the mechanism.
+    async fn mechanism_step(&mut self, token: &[u8]) -> Result<InitiatorStep> {
+        match std::mem::replace(&mut self.mechanism, ClientMechanism::Busy) {
+            ClientMechanism::Ntlm(mut initiator) => {
+                let step = initiator.step(token, now());
+                self.mechanism = ClientMechanism::Ntlm(initiator);
+                Ok(step)
+            }
+            ClientMechanism::Kerberos(mut initiator) => {
+                let token = token.to_vec();
+                let (initiator, step) = blocking(move || {
+                    let step = initiator.step(&token);
+                    (initiator, step)
+                })
+                .await?;
+                self.mechanism = ClientMechanism::Kerberos(initiator);
+                Ok(step)
+            }
+            ClientMechanism::Tickets(_) | ClientMechanism::Busy => {
+                Err(Error::Protocol("a token before the log-on began"))
+            }
+        }
+    }
+
+    /// The server's refusal of a log-on. A refused ticket where the clocks are apart is the clocks' fault.
+    fn refused(&self, reply: &Reply) -> Error {
+        let is_ticket = !matches!(self.mechanism, ClientMechanism::Ntlm(_));
+        let apart_s = seconds_apart(self.connection.negotiated.system_time);
+        let is_skew = reply.status() == NtStatus::TIME_DIFFERENCE_AT_DC || apart_s > MAX_CLOCK_SKEW_S;
+        if !is_ticket || !is_skew {
+            return reply.refused();
+        }
+        let (kind, status) = (TicketFailureKind::ClockSkew, reply.status());
+        let why = format!(
+            "the server refused the ticket with {status}, and its clock differs from this host's by {apart_s} s \
+             (the most is {MAX_CLOCK_SKEW_S} s): set both with `timedatectl set-ntp true`"
+        );
+        Refusal::from(TicketFailure { kind, why }).into()
     }
 
     /// The session that the server names: a new one, or the one that is bound or renewed.
@@ -221,6 +322,27 @@ impl<'a> Exchange<'a> {
         debug_assert!(Header::parse(&sent).is_ok());
         pending.await
     }
+}
+
+/// The most that the clocks of two hosts of a realm may differ (RFC 4120 section 8.2).
+const MAX_CLOCK_SKEW_S: u64 = 300;
+
+/// How far a server's clock is from ours.
+fn seconds_apart(system_time: u64) -> u64 {
+    let theirs_ns = crate::remote::unix_ns(i64::try_from(system_time).unwrap_or_default());
+    let theirs_s = i64::try_from(theirs_ns / 1_000_000_000).unwrap_or_default();
+    theirs_s.abs_diff(now().wall_ns / 1_000_000_000)
+}
+
+fn not_offered() -> Refusal {
+    let why = "the server does not offer Kerberos: it is in no realm, or knows no key of its own (a Trunkline \
+               server needs `trunkline domain join`); leave out --kerberos to log on with a password";
+    Refusal::from(TicketFailure { kind: TicketFailureKind::NotOffered, why: why.to_owned() })
+}
+
+/// Runs work that may wait for a KDC.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::Closed)
 }
 
 /// The time, which NTLM puts into its response when the server sends none.

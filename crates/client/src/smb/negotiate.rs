@@ -37,8 +37,9 @@ pub struct Negotiated {
     pub signing: SigningAlgorithm,
     /// The cipher, if one was agreed on.
     pub cipher: Option<Cipher>,
-    /// Whether the server accepts NTLM, the only authentication of this client.
+    /// Whether the server accepts NTLM, and whether it accepts Kerberos.
     pub(crate) takes_ntlm: bool,
+    pub(crate) takes_kerberos: bool,
     /// The hash over both messages, in 3.1.1.
     pub(crate) preauth: [u8; 64],
 }
@@ -193,6 +194,7 @@ fn judge(response: &Response<'_>, options: &Options) -> Result<Negotiated> {
         signing,
         cipher,
         takes_ntlm: auth::takes_ntlm(response.security_buffer),
+        takes_kerberos: auth::takes_kerberos(response.security_buffer),
         preauth: [0; 64],
     })
 }

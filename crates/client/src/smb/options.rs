@@ -1,5 +1,7 @@
 //! The offers and requirements of a client.
 
+use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use auth::{Cipher, SigningAlgorithm};
@@ -58,31 +60,46 @@ impl Default for Options {
     }
 }
 
-/// The user of a log-on and the hash of the password.
-#[derive(Clone)]
+/// The user of a log-on and the proof.
+#[derive(Clone, Debug)]
 pub struct Credentials {
-    /// The user's name.
+    /// The user's name. With a ticket it has no meaning, since the ticket has the user's.
     pub user: String,
     /// The domain, or nothing to let the server choose one.
     pub domain: String,
-    /// The hash of the password.
-    pub hash: auth::NtHash,
+    /// The proof.
+    pub secret: Secret,
+}
+
+/// The proof of a log-on.
+#[derive(Clone)]
+pub enum Secret {
+    /// The hash of the password, for NTLM.
+    Hash(auth::NtHash),
+    /// Tickets, for Kerberos.
+    Tickets(Arc<dyn auth::Tickets>),
 }
 
 impl Credentials {
     /// A user with a password, in no domain.
     #[must_use]
     pub fn new(user: &str, password: &str) -> Credentials {
-        let hash = auth::NtHash::from_password(password);
-        Credentials { user: user.to_owned(), domain: String::new(), hash }
+        let secret = Secret::Hash(auth::NtHash::from_password(password));
+        Credentials { user: user.to_owned(), domain: String::new(), secret }
+    }
+
+    /// The user of the tickets.
+    #[must_use]
+    pub fn of_tickets(tickets: Arc<dyn auth::Tickets>) -> Credentials {
+        Credentials { user: String::new(), domain: String::new(), secret: Secret::Tickets(tickets) }
     }
 }
 
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Credentials")
-            .field("user", &self.user)
-            .field("domain", &self.domain)
-            .finish_non_exhaustive()
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Secret::Hash(_) => f.write_str("Hash"),
+            Secret::Tickets(tickets) => f.debug_tuple("Tickets").field(tickets).finish(),
+        }
     }
 }

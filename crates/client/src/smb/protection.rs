@@ -54,7 +54,14 @@ pub(crate) struct Agreed {
 
 impl ChannelKeys {
     /// Derives the keys of a new session.
-    pub(crate) fn derive(session_id: u64, session_key: &[u8; 16], agreed: &Agreed) -> ChannelKeys {
+    ///
+    /// `full_key` is Session.FullSessionKey, which the ciphers of 256 bits use.
+    pub(crate) fn derive(
+        session_id: u64,
+        session_key: &[u8; 16],
+        full_key: &[u8],
+        agreed: &Agreed,
+    ) -> ChannelKeys {
         // MS-SMB2 3.2.5.3.1
         let is_311 = agreed.dialect == Dialect::Smb311;
         let seal = agreed.cipher.map(|cipher| {
@@ -67,8 +74,8 @@ impl ChannelKeys {
                 false => (b"SMB2AESCCM\0", b"ServerOut\0"),
             };
             Arc::new(SealKeys {
-                seal: sealer(cipher, session_key, outward.0, outward.1),
-                open: sealer(cipher, session_key, inward.0, inward.1),
+                seal: sealer(cipher, session_key, full_key, outward.0, outward.1),
+                open: sealer(cipher, session_key, full_key, inward.0, inward.1),
                 nonce: AtomicU64::new(0),
             })
         });
@@ -152,11 +159,11 @@ fn signer(key: &[u8; 16], agreed: &Agreed) -> Signer {
     Signer::new(agreed.signing, &key)
 }
 
-fn sealer(cipher: Cipher, session_key: &[u8; 16], label: &[u8], context: &[u8]) -> Sealer {
-    // With NTLM the full session key of MS-SMB2 3.2.5.3.1 also has 16 bytes.
+fn sealer(cipher: Cipher, session_key: &[u8; 16], full_key: &[u8], label: &[u8], context: &[u8]) -> Sealer {
+    // MS-SMB2 3.2.5.3.1
     let made = match cipher.key_len() {
         16 => Sealer::new(cipher, &*kdf::<16>(session_key, label, context)),
-        _ => Sealer::new(cipher, &*kdf::<32>(session_key, label, context)),
+        _ => Sealer::new(cipher, &*kdf::<32>(full_key, label, context)),
     };
     made.expect("the key is as long as the cipher says")
 }
@@ -171,8 +178,12 @@ mod tests {
 
     #[test]
     fn a_reply_must_be_signed_and_unchanged() {
-        let keys =
-            ChannelKeys::derive(5, &[7; 16], &agreed(Dialect::Smb302, SigningAlgorithm::AesCmac, None));
+        let keys = ChannelKeys::derive(
+            5,
+            &[7; 16],
+            &[7; 16],
+            &agreed(Dialect::Smb302, SigningAlgorithm::AesCmac, None),
+        );
         let mut message = Vec::new();
         Header::request(SmbCommand::Echo, 9).push(&mut message);
         message.extend([4, 0, 0, 0]);
@@ -189,7 +200,8 @@ mod tests {
     fn two_frames_never_share_a_nonce_and_what_was_changed_does_not_open() {
         for cipher in [Cipher::Aes128Ccm, Cipher::Aes128Gcm, Cipher::Aes256Ccm, Cipher::Aes256Gcm] {
             let signing = SigningAlgorithm::AesGmac;
-            let keys = ChannelKeys::derive(5, &[7; 16], &agreed(Dialect::Smb311, signing, Some(cipher)));
+            let keys =
+                ChannelKeys::derive(5, &[7; 16], &[7; 16], &agreed(Dialect::Smb311, signing, Some(cipher)));
             let seal = keys.seal.as_ref().unwrap();
             let mut frame = [vec![0; transform::SIZE], b"a message".to_vec()].concat();
             let mut other = frame.clone();

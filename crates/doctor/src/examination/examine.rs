@@ -53,8 +53,9 @@ impl<'a> Examination<'a> {
                 ..nfs::Options::of_caller(args.uid, args.gid)
             }),
             _ => {
-                let mut who = Credentials::new(&target.user, password);
-                who.domain.clone_from(&target.domain);
+                let domain = target.domain.clone();
+                let by_password = || Credentials { domain, ..Credentials::new(&target.user, password) };
+                let who = args.tickets.credentials().unwrap_or_else(by_password);
                 let options = client::smb::Options {
                     require_signing: false,
                     connect_timeout: course.stall,

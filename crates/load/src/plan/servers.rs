@@ -1,6 +1,6 @@
 //! The protocols of servers: the options about connections, signing and encryption.
 
-use auth::{Cipher, NtHash, SigningAlgorithm};
+use auth::{Cipher, SigningAlgorithm};
 use client::Scheme;
 use client::smb::{Credentials, Options};
 
@@ -31,6 +31,7 @@ pub(super) fn protocol(args: &Args, password: &str, load: Load) -> Result<Protoc
 fn alone(args: &Args, target: &str) -> Result<(), Error> {
     let of_servers = [
         ("--password-file", args.password_file.is_some()),
+        ("--kerberos", args.tickets.kerberos),
         ("--uid", args.uid.is_some()),
         ("--gid", args.gid.is_some()),
         ("--signing", args.signing != Signing::Off),
@@ -56,6 +57,7 @@ const SLOTS: std::ops::RangeInclusive<u64> = 64..=1024;
 /// The options of an NFS client.
 fn nfs(args: &Args, load: Load) -> Result<client::nfs::Options, Error> {
     let of_smb = [
+        ("--kerberos", args.tickets.kerberos),
         ("--password-file", args.password_file.is_some()),
         ("--signing", args.signing != Signing::Off),
         ("--encryption", args.encryption != Encryption::Off),
@@ -114,7 +116,7 @@ fn smb(args: &Args, user: &str, domain: &str, password: &str, load: Load) -> Res
     }
     let wanted = load.depth * u64::from(load.block).div_ceil(65536).max(1) * 2;
     options.credits = wanted.clamp(*CREDITS.start(), *CREDITS.end()) as u16;
-    let hash = NtHash::from_password(password);
-    let credentials = Credentials { user: user.to_owned(), domain: domain.to_owned(), hash };
+    let by_password = || Credentials { domain: domain.to_owned(), ..Credentials::new(user, password) };
+    let credentials = args.tickets.credentials().unwrap_or_else(by_password);
     Ok(SmbTarget { credentials, options, signing, encrypt: args.encryption != Encryption::Off })
 }

@@ -479,7 +479,9 @@ fn status_of(why: &auth::Refusal) -> NtStatus {
         Refusal::BadToken(_) | Refusal::BadMessage(_) | Refusal::OutOfTurn | Refusal::TooWeak => {
             NtStatus::INVALID_PARAMETER
         }
-        Refusal::OldResponse | Refusal::WrongCredentials | Refusal::Rejected => NtStatus::LOGON_FAILURE,
+        Refusal::OldResponse | Refusal::WrongCredentials => NtStatus::LOGON_FAILURE,
+        // Only a client ends with these.
+        Refusal::Rejected | Refusal::NoTicket(_) => NtStatus::LOGON_FAILURE,
         Refusal::AccountDisabled => NtStatus::ACCOUNT_DISABLED,
         Refusal::NtlmOff => NtStatus::NTLM_BLOCKED,
         Refusal::PassThrough(refusal) => match refusal.kind {
