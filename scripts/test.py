@@ -54,6 +54,7 @@ LANES = [
         ("peers", ["proving/peers/run.py"], 1200),
         ("accounts", ["proving/peers/accounts.py"], 300),
         ("kerberos", ["proving/kerberos/run.py"], 180),
+        ("kerberos-client", ["proving/kerberos/client.py"], 240),
         ("nfs-connections", ["proving/nfs_connections/run.py"], 600),
         ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
         ("pynfs", ["proving/pynfs/run.py"], 1500),
@@ -69,6 +70,7 @@ LANES = [
         ("kernel-client-nfs 6.12", ["proving/kernel_client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
         ("kernel-recycle", ["proving/kernel_client/recycle.py"], 120),
         ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
+        ("kernel-kills krb5i", ["proving/kernel_client/kills.py", "--kernel", "6.12", "--sec", "krb5i", "--kills", "1"], 120),
         ("kernel-kerberos", ["proving/kernel_client/kerberos.py"], 300),
     ],
     [

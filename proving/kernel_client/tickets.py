@@ -20,6 +20,8 @@ KINDS = ("krb5", "krb5i")
 PASSWORD_OPTIONS = "sec=ntlmsspi"
 DOMAIN = "kerberos.test"
 HOST = f"files.{DOMAIN}"
+# A session ends so much later than its ticket. Short tickets come with less.
+MAX_CLOCK_SKEW_S = 300
 SETTINGS = " default_ccache_name = FILE:/run/tickets/%{uid}\n"
 
 
@@ -87,6 +89,7 @@ class TicketRealm:
             except Missing as reason:
                 raise servers.CannotStart("samba", str(reason)) from None
             realm = stack.enter_context(realms.Realm(self._directory / "realm", network=self._network, address=guest.SERVER_ADDRESS,
+                                                     clock_skew_s=min(MAX_CLOCK_SKEW_S, max(2, Security.life_s // 10)),
                                                      settings=SETTINGS))
             files.write("krb5.conf", realm.config.read_text())
             files.write("hosts", f"127.0.0.1 localhost\n{guest.SERVER_ADDRESS} {HOST}\n")

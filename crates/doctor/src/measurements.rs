@@ -87,6 +87,8 @@ pub enum Cause {
     Protocol,
     /// The log-on was refused.
     LogOn,
+    /// There was no log-on with a Kerberos ticket, for a reason that the error names.
+    Ticket,
     /// There is no such share, or no access to it.
     Share,
     /// Nothing arrives any more, on a path that loses large packets.

@@ -64,6 +64,9 @@ pub(crate) fn stopped(stage: Stage, why: &client::Error) -> Stopped {
     let cause = match (why.status(), why.nfs_status(), stage) {
         (Some(NtStatus::DISK_FULL | NtStatus::QUOTA_EXCEEDED), ..)
         | (_, Some(NfsStat::NoSpc | NfsStat::DQuot), _) => Cause::Full,
+        (_, _, Stage::LogOn) if matches!(why, client::Error::LogOn(auth::Refusal::NoTicket(_))) => {
+            Cause::Ticket
+        }
         (_, _, Stage::LogOn) if !why.is_loss() => Cause::LogOn,
         (Some(_), ..) | (_, Some(_), _) if stage == Stage::Share => Cause::Share,
         (_, _, Stage::Share) if matches!(why, client::Error::NotOffered(_)) => Cause::Share,

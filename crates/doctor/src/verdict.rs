@@ -198,6 +198,10 @@ fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
         (Cause::LogOn, _) => {
             "network and server work; the user or the password is wrong, or the user may not log on"
         }
+        (Cause::Ticket, _) => {
+            "network and server work, and Kerberos could not be used, for the reason above; no password was \
+             tried"
+        }
         (Cause::Share, _) => {
             "network, server and log-on work; there is no such share or directory, or this user may not use \
              it"

@@ -77,6 +77,8 @@ pub enum TicketFailureKind {
     ClockSkew,
     /// The server does not offer Kerberos.
     NotOffered,
+    /// The server takes nothing but Kerberos, and the client has a password.
+    Required,
     /// Any other reason.
     Other,
 }

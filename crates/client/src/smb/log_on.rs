@@ -184,7 +184,7 @@ impl<'a> Exchange<'a> {
     async fn begin(&mut self) -> Result<Next> {
         let token = match &self.mechanism {
             ClientMechanism::Ntlm(_) if !self.connection.negotiated.takes_ntlm => {
-                return Err(Refusal::NoCommonMechanism.into());
+                return Err(required().into());
             }
             ClientMechanism::Ntlm(initiator) => initiator.first(),
             ClientMechanism::Tickets(tickets) => {
@@ -338,6 +338,12 @@ fn not_offered() -> Refusal {
     let why = "the server does not offer Kerberos: it is in no realm, or knows no key of its own (a Trunkline \
                server needs `trunkline domain join`); leave out --kerberos to log on with a password";
     Refusal::from(TicketFailure { kind: TicketFailureKind::NotOffered, why: why.to_owned() })
+}
+
+fn required() -> Refusal {
+    let why = "the server takes no passwords, only Kerberos tickets: get one with `kinit` and log on with \
+               --kerberos";
+    Refusal::from(TicketFailure { kind: TicketFailureKind::Required, why: why.to_owned() })
 }
 
 /// Runs work that may wait for a KDC.
