@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -135,7 +136,7 @@ class Suite:
         """`load` in each kind of protection."""
         for name, options in (("signed", ["--signing", "gmac"]), ("plain", []), ("two channels", ["--channels", "2"]),
                               *((f"sealed with {c}", ["--encryption", c]) for c in ("aes128gcm", "aes256gcm", "aes128ccm", "aes256ccm"))):
-            self.case(f"load, {name}", lambda options=options: self.load(options))
+            self.case(f"load, {name}", partial(self.load, options))
 
     def load(self, options: list[str]) -> None:
         done = self.trunkline("load", self.url(), "--kerberos", "--rw", "write", "--bs", "64k", "--filesize", "4m", "--runtime", "300ms",
@@ -174,7 +175,7 @@ class Suite:
         self.realm.run(["kvno", f"cifs/{HOST}"], **self.ticket)
         for clock in ("+600", "-600"):
             late = {**self.ticket, "LD_PRELOAD": f"{NAME_WRAPPER}:{FAKETIME}", "FAKETIME": clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-            self.case(f"doctor: a clock that is off by {clock} s", lambda late=late: self.named_reason("timedatectl", ticket=late))
+            self.case(f"doctor: a clock that is off by {clock} s", partial(self.named_reason, "timedatectl", ticket=late))
         # The loader takes the first file with the library's name, and this one is no library.
         (self.directory / "no-library").mkdir()
         (self.directory / "no-library" / "libgssapi_krb5.so.2").touch()

@@ -48,7 +48,8 @@ class Realm:
     """A realm with a running KDC. `clock_skew_s` is the tolerance of all its hosts.
 
     The KDC listens on `address`, in the separate network `network` if there is one. `settings` are further lines of
-    krb5.conf's [libdefaults]. `without_pac` is for servers that expect a PAC of Active Directory in each PAC.
+    krb5.conf's [libdefaults]. `without_pac` leaves the PAC out of
+    tickets, in which Samba expects an account of a domain.
     """
 
     def __init__(self, directory: Path, name: str = "KERBEROS.TEST", clock_skew_s: int = 300, weak: bool = False,
