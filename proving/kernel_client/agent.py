@@ -99,15 +99,19 @@ class Agent:
             subprocess.run(["mount", "--bind", f"{settings}/{name}", f"/etc/{name}"], check=True)
         os.makedirs("/run/tickets")
 
-        def renew() -> None:
-            subprocess.run(["kinit", "-l", f"{life_s}s", user], input=password, text=True, check=True, capture_output=True)
+        def renew(check: bool) -> None:
+            # cifs.upcall must never find half of a cache.
+            command = ["kinit", "-c", "FILE:/run/tickets/new", "-l", f"{life_s}s", user]
+            done = subprocess.run(command, input=password, text=True, check=check, capture_output=True)
+            if done.returncode == 0:
+                os.replace("/run/tickets/new", "/run/tickets/0")
 
         def renew_always() -> None:
             while True:
                 time.sleep(life_s / 3)
-                renew()
+                renew(check=False)
 
-        renew()
+        renew(check=True)
         threading.Thread(target=renew_always, daemon=True).start()
         return ""
 

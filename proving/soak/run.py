@@ -71,8 +71,8 @@ COUNTS = [
           [sys.executable, f"{KERNEL}/kills.py", "--sec", "krb5", "--kills", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"],
           900, has_twentieth=False),
     Count("kills-krb5i-6.12", 12, "kills of the server under Linux 6.12's client with signed sessions of Kerberos over four channels, whose "
-                                  "tickets end every 20 s; each with a restart within 10 s", 4,
-          [sys.executable, f"{KERNEL}/kills.py", "--kernel", "6.12", "--sec", "krb5i", "--ticket-life", "20", "--kills", "{count}", "--per-mount",
+                                  "tickets end after 6 s; each with a restart within 10 s", 4,
+          [sys.executable, f"{KERNEL}/kills.py", "--kernel", "6.12", "--sec", "krb5i", "--ticket-life", "6", "--kills", "{count}", "--per-mount",
            "2", "--seed", "{seed}", "--out", "{out}"], 900, has_twentieth=False),
     Count("cuts-krb5i-6.12", 20, "cuts of one to three of four channels under Linux 6.12's client with Kerberos tickets", 10,
           [sys.executable, f"{KERNEL}/cuts.py", "--kernel", "6.12", "--sec", "krb5i", "--server", "trunkline", "--cuts", "{count}", "--per-mount",
