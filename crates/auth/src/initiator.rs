@@ -1,4 +1,5 @@
-//! The client's end of a log-on. [`TicketInitiator`] uses Kerberos. [`Initiator`] wraps [`ntlm::Client`] in SPNEGO or bare NTLMSSP, one token at a time.
+//! The client's end of a log-on. [`TicketInitiator`] uses Kerberos. [`Initiator`] wraps
+//! [`ntlm::Client`] in SPNEGO or bare NTLMSSP, one token at a time.
 
 mod ticket;
 

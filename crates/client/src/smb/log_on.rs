@@ -284,8 +284,8 @@ impl<'a> Exchange<'a> {
         }
         let (kind, status) = (TicketFailureKind::ClockSkew, reply.status());
         let why = format!(
-            "the server refused the ticket with {status}, and its clock differs from this host's by {apart_s} s \
-             (the most is {MAX_CLOCK_SKEW_S} s): set both with `timedatectl set-ntp true`"
+            "the server refused the ticket with {status}, and its clock differs from this host's by \
+             {apart_s} s (the most is {MAX_CLOCK_SKEW_S} s): set both with `timedatectl set-ntp true`"
         );
         Refusal::from(TicketFailure { kind, why }).into()
     }
@@ -335,8 +335,9 @@ fn seconds_apart(system_time: u64) -> u64 {
 }
 
 fn not_offered() -> Refusal {
-    let why = "the server does not offer Kerberos: it is in no realm, or knows no key of its own (a Trunkline \
-               server needs `trunkline domain join`); leave out --kerberos to log on with a password";
+    let why = "the server does not offer Kerberos: it is in no realm, or knows no key of its own (a \
+               Trunkline server needs `trunkline domain join`); leave out --kerberos to log on with a \
+               password";
     Refusal::from(TicketFailure { kind: TicketFailureKind::NotOffered, why: why.to_owned() })
 }
 

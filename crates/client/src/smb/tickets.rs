@@ -122,9 +122,9 @@ fn failure(why: &GssError, host: &str) -> TicketFailure {
              service `{SERVICE}/{host}` to the realm ({why})"
         ),
         TicketFailureKind::UnknownService => format!(
-            "the realm does not know the service `{SERVICE}/{host}`: call the server by the name with which it \
-             joined, or add this one: in a domain with `setspn -S {SERVICE}/{host} COMPUTER`, in an MIT realm \
-             with `kadmin -q \"addprinc -randkey {SERVICE}/{host}\"` and `ktadd` ({why})"
+            "the realm does not know the service `{SERVICE}/{host}`: call the server by the name with which \
+             it joined, or add this one: in a domain with `setspn -S {SERVICE}/{host} COMPUTER`, in an MIT \
+             realm with `kadmin -q \"addprinc -randkey {SERVICE}/{host}\"` and `ktadd` ({why})"
         ),
         _ => why.to_string(),
     };
