@@ -8,7 +8,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::identity::mapping::{IdKind, IdMapping};
-use ::identity::{AccountKey, IdentityError, LocalUser, LocalUsers, PacLogon, Resolver, TicketLogon, User};
+use ::identity::{
+    AccountKey, Found, IdentityError, LocalUser, LocalUsers, PacLogon, Resolver, TicketLogon, User,
+};
 use ::kerberos::pac::{LocalDomains, NoLogon, Pac};
 use auth::{DomainAccount, KerberosTicket};
 use share::Identity;
@@ -109,6 +111,11 @@ impl DomainIds {
             IdKind::User => self.resolver.known_user_sid(id),
             IdKind::Group => self.resolver.known_group_sid(id),
         }
+    }
+
+    /// The user of a uid, or `None` for a uid that is none of the domain's. Waits for the directory.
+    pub fn user(&self, uid: u32) -> Option<Found<User>> {
+        accounts::covers(self.mapping(), uid).then(|| self.resolver.user(&AccountKey::Id(uid)))
     }
 
     /// Whether a user of a session has the same uid by the settings of now. Waits for the directory if the

@@ -3,16 +3,23 @@
 
 use std::sync::Arc;
 
-use ::identity::host::{HostAccounts, HostSource, Nss};
+use ::identity::host::HostSource;
 use ::identity::mapping::IdMapping;
 use ::identity::{AccountKey, Clock, Domains, HostClock, LocalUser, LocalUsers, Resolver, Settings};
 
-/// The groups that the resolver knows of a user: of the server's own users, or of the host.
-struct ResolvedGids(Arc<Resolver>);
+use super::domain_users::DomainIds;
+use crate::host;
+
+/// The groups that the resolvers know of a user: of the domain, of the server's own users, or of the host.
+struct ResolvedGids {
+    domain: Option<DomainIds>,
+    host: Arc<Resolver>,
+}
 
 impl nfs::ManagedGids for ResolvedGids {
     fn groups(&self, uid: u32) -> Option<Vec<u32>> {
-        match self.0.user(&AccountKey::Id(uid)) {
+        let of_domain = self.domain.as_ref().and_then(|domain| domain.user(uid));
+        match of_domain.unwrap_or_else(|| self.host.user(&AccountKey::Id(uid))) {
             // The primary group of the credentials may be another one, as after newgrp(1).
             Ok(Some(user)) => Some(std::iter::once(user.gid).chain(user.gids()).collect()),
             Ok(None) => None,
@@ -28,17 +35,20 @@ impl nfs::ManagedGids for ResolvedGids {
 ///
 /// # Errors
 /// One line for the user.
-pub fn of(users: &[smb::UserConfig], is_needed: bool) -> Result<Option<Arc<dyn nfs::ManagedGids>>, String> {
-    Ok(match is_needed {
-        true => Some(Arc::new(ResolvedGids(of_host(users)?))),
-        false => None,
-    })
+pub fn of(
+    users: &[smb::UserConfig],
+    domain: Option<&DomainIds>,
+    is_needed: bool,
+) -> Result<Option<Arc<dyn nfs::ManagedGids>>, String> {
+    if !is_needed {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(ResolvedGids { domain: domain.cloned(), host: of_host(users)? })))
 }
 
 /// A resolver of the server's own users and of the host's.
 fn of_host(users: &[smb::UserConfig]) -> Result<Arc<Resolver>, String> {
-    let accounts =
-        HostAccounts::start(Arc::new(Nss)).map_err(|why| format!("`manage_gids` needs threads: {why}"))?;
+    let accounts = host::accounts().map_err(|why| format!("`manage_gids` needs threads: {why}"))?;
     let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
     let settings = Settings::new(Domains::default(), IdMapping::Host);
     let source = HostSource { accounts, domains: Arc::clone(&settings.domains) };
@@ -77,7 +87,7 @@ mod tests {
             key_of: None,
             enabled: true,
         };
-        let gids = ResolvedGids(of_host(&[ann]).unwrap());
+        let gids = ResolvedGids { domain: None, host: of_host(&[ann]).unwrap() };
         let found = gids.groups(4_000_000_001).unwrap();
         assert_eq!((found.len(), found[0], found[40]), (41, 100, 239));
         assert_eq!(gids.groups(4_000_000_002), None);

@@ -260,7 +260,7 @@ impl FileServer for AssembledServer {
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
         let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
         let needs_gids = plan.config.shares.values().any(exports::needs_gids);
-        let gids = managed_gids::of(&principals.users(), needs_gids)?;
+        let gids = managed_gids::of(&principals.users(), identities.domain_ids.as_ref().ok(), needs_gids)?;
         let (paths, keeping) = self.directories(plan)?;
         let leaving = share_relocation::leaving(&engines, &paths);
         let audit = self.audit.prepare(&plan.config)?;
