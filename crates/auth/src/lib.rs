@@ -3,8 +3,8 @@
 //! An [`Acceptor`] decides on a log-on. It gets one token of the client at a time. [`Initiator`] is the
 //! counterpart in a client. Accounts come through the [`Credentials`] trait. The result of a log-on is a
 //! session key. [`kdf`] derives from it the keys of a [`Signer`] and two [`Sealer`]s. Kerberos comes as a
-//! [`Mechanism`] from the program, and in a client as [`Tickets`]. So does the [`PassThrough`] of domain users
-//! with NTLM.
+//! [`Mechanism`] from the program, and in a client as [`Tickets`]. So does the [`PassThrough`] of domain
+//! users with NTLM.
 //!
 //! This crate opens no socket and reads no clock. [`ntlm`] and [`spnego`] parse hostile bytes and never
 //! panic.
