@@ -257,16 +257,15 @@ def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
         with Served(member, MAPPING):
             well("carl", "ls")
             cache = {"KRB5CCNAME": f"FILE:{member.state.parent}/ticket-carl"}
-            sid, until = member.status()["domain_sid"], time.monotonic() + 10
-            sids = (f"{sid}-{relative_id('user', 'carl')}", f"{sid}-{DOMAIN_USERS}")
-            while True:
-                shown = domain.network.run("rpcclient", host, "-p", PORT, "--use-kerberos=required", "-N", "-c", f"lookupsids {' '.join(sids)}",
-                                           variables=cache, check=False)
-                # The first question only begins the lookup of the group.
-                if f"{sids[0]} CORP\\carl (1)" in shown.stdout and f"{sids[1]} CORP\\Domain Users (2)" in shown.stdout:
-                    return
-                expect(time.monotonic() < until, f"{shown.stdout}{shown.stderr}")
-                time.sleep(0.1)
+            sid = member.status()["domain_sid"]
+            dora, painters = (f"{sid}-{relative_id(*of)}" for of in (("user", "dora"), ("group", "painters")))
+            # Nobody has asked for these accounts before, and the first answer has them.
+            for question, wanted in ((f"lookupsids {dora} {painters}", (f"{dora} CORP\\dora (1)", f"{painters} CORP\\painters (2)")),
+                                     ("lookupnames bob painters", (f"{sid}-{relative_id('user', 'bob')} (User: 1)",
+                                                                          f"{painters} (Domain Group: 2)"))):
+                shown = domain.network.run("rpcclient", host, "-p", PORT, "--use-kerberos=required", "-N", "-c", question, variables=cache,
+                                           check=False)
+                expect(all(text in shown.stdout for text in wanted), f"{question}: {shown.stdout}{shown.stderr}")
 
     def reloaded() -> None:
         with Served(member, MAPPING) as served:

@@ -38,7 +38,9 @@ pub use operations::scan::ListedEntry;
 pub use parts::names::cache::MetadataCaching;
 pub use parts::recycle_bin::{FinalRemoval, RecycleSummary};
 pub use share::Share;
-pub use values::accounts::{AccountDomain, AccountKind, AccountMapping, AccountName, NoAccounts};
+pub use values::accounts::{
+    AccountDomain, AccountKind, AccountMapping, AccountName, AccountQuery, NoAccounts,
+};
 pub use values::config::{Config, METADATA_CACHE_BYTES, Symlinks};
 pub use values::deferred_close::DeferredClose;
 pub use values::descriptors::Descriptors;

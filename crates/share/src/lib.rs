@@ -32,9 +32,9 @@ pub use call_result::{CallResult, Ticket};
 pub use client::{BreakListener, Caller, Cause, ClientExpiry, ClientKey, Origin, Waiter, Wake};
 pub use detached::{Detached, LossListener};
 pub use engine::{
-    AccountDomain, AccountKind, AccountMapping, AccountName, Basic, Config, CopySide, DeferredClose,
-    Extended, FinalRemoval, HeldRange, Item, ListedEntry, MetadataCaching, NewItem, NoAccounts, OpenSummary,
-    RangeNote, ReadSender, RecycleRules, RecycleSummary, Share, TimeSet, WriteAt,
+    AccountDomain, AccountKind, AccountMapping, AccountName, AccountQuery, Basic, Config, CopySide,
+    DeferredClose, Extended, FinalRemoval, HeldRange, Item, ListedEntry, MetadataCaching, NewItem,
+    NoAccounts, OpenSummary, RangeNote, ReadSender, RecycleRules, RecycleSummary, Share, TimeSet, WriteAt,
 };
 pub use identity::Identity;
 pub use info::{Attributes, Info};

@@ -77,7 +77,7 @@ fn answer(
     let named = connection.open(request, parsed.file_id)?;
     let open = named.share();
     let Some(disk) = open.on_disk() else {
-        return pipe::control(connection, request, &open, parsed, output);
+        return pipe::control(connection, request, named, parsed, output);
     };
     let cx = Context { connection, negotiated, disk, input: parsed.input, limit };
     match parsed.ctl_code {

@@ -1,22 +1,24 @@
 //! Named pipes of IPC$: the server's RPC services (MS-SMB2 3.3.5.9, 3.3.5.12, 3.3.5.13, 3.3.5.15.3).
 //!
 //! [`smb_wire::rpc`] has the RPC itself. This module gives it the values of this server ([`RpcHost`]). It
-//! also opens, reads, writes and queries pipes.
+//! also opens, reads, writes and queries pipes. On a server in a domain `lsarpc` runs on the blocking pool,
+//! since names may have to be asked for.
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-use share::engine::AccountKind;
+use parking_lot::{Mutex, MutexGuard};
+use share::engine::{AccountKind, AccountQuery};
 use smb_wire::create::{self, CreateAction, FileInfo, OplockLevel, ResponseFlags};
 use smb_wire::create_context::Contexts;
-use smb_wire::rpc::{Account, Host, NameUse, Pipe, PipeName, Resolved, ServerFacts, ShareType};
-use smb_wire::{NtStatus, ioctl, read, rpc};
+use smb_wire::rpc::{Account, Host, NameUse, Pipe, PipeError, PipeName, Resolved, ServerFacts, ShareType};
+use smb_wire::{NtStatus, ioctl, read, rpc, write};
 use volume::security::Sid;
 use wire::Cursor;
 
 use crate::config::{ShareConfig, same_name};
 use crate::connection::Connection;
 use crate::exchange::{Handled, Request, Stop};
+use crate::state::open::pending::RequestOpen;
 use crate::state::{Object, Open, Server, Session, Tree};
 
 /// FILE_ATTRIBUTE_NORMAL, the only attribute of a pipe.
@@ -64,15 +66,29 @@ pub fn read(pipe: &mut Pipe, length: usize, body: &mut Vec<u8>) -> Handled {
     Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
 }
 
-/// Writes the data of a WRITE to a pipe.
-pub fn write(
-    connection: &Connection,
-    request: &Request<'_>,
-    pipe: &mut Pipe,
-    data: &[u8],
-) -> Result<(), Stop> {
+/// Answers a WRITE to a pipe.
+pub fn write(connection: &Connection, request: &mut Request<'_>, open: RequestOpen, data: &[u8]) -> Handled {
     let host = RpcHost::new(connection, request)?;
-    Ok(pipe.write(data, &host)?)
+    if host.may_ask(&*held(&open)?) {
+        let (host, open, data) = (host.on_pool(), open.continue_read(), data.to_vec());
+        return Err(Stop::work(move |body| {
+            held(&open)?.write(&data, &host).map_err(status_of)?;
+            write::Response { count: data.len() as u32 }.write(body);
+            Ok(NtStatus::SUCCESS)
+        }));
+    }
+    held(&open)?.write(data, &host)?;
+    write::Response { count: data.len() as u32 }.write(request.body);
+    Ok(NtStatus::SUCCESS)
+}
+
+/// The pipe of an Open.
+///
+/// # Errors
+/// FILE_CLOSED, and PIPE_BUSY while another request for it runs, which may take long.
+pub fn held(open: &Open) -> Result<MutexGuard<'_, Pipe>, NtStatus> {
+    let Some(Object::Pipe(pipe)) = open.object() else { return Err(NtStatus::FILE_CLOSED) };
+    pipe.try_lock().ok_or(NtStatus::PIPE_BUSY)
 }
 
 /// FSCTL_PIPE_WAIT: whether the pipe exists. A pipe always takes one more Open.
@@ -88,22 +104,52 @@ pub fn wait(connection: &mut Connection, request: &mut Request<'_>, parsed: &ioc
 pub fn control(
     connection: &Connection,
     request: &Request<'_>,
-    open: &Open,
+    open: RequestOpen,
     parsed: &ioctl::Request<'_>,
     output: &mut Vec<u8>,
 ) -> Handled {
-    let Some(Object::Pipe(pipe)) = open.object() else { return Err(Stop::Fail(NtStatus::FILE_CLOSED)) };
     let limit = parsed.max_output_response as usize;
-    let mut pipe = pipe.lock();
+    let pipe = held(&open)?;
     match parsed.ctl_code {
         // MS-SMB2 3.3.5.15.3
         ioctl::CtlCode::PipeTransceive => {
             let host = RpcHost::new(connection, request)?;
+            if host.may_ask(&pipe) {
+                drop(pipe);
+                return Err(transact_on_pool(host.on_pool(), open, parsed));
+            }
+            let mut pipe = pipe;
             let more = pipe.transact(parsed.input, &host, limit, output)?;
             Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
         }
         ioctl::CtlCode::PipePeek => peek(&pipe, limit, output),
         _ => Err(Stop::Fail(NtStatus::INVALID_DEVICE_REQUEST)),
+    }
+}
+
+/// Continues FSCTL_PIPE_TRANSCEIVE on the blocking pool.
+fn transact_on_pool(host: RpcHost, open: RequestOpen, parsed: &ioctl::Request<'_>) -> Stop {
+    let (open, input) = (open.continue_read(), parsed.input.to_vec());
+    let (ctl_code, limit) = (parsed.ctl_code, parsed.max_output_response as usize);
+    Stop::work(move |body| {
+        let mut output = Vec::new();
+        let more = held(&open)?.transact(&input, &host, limit, &mut output).map_err(status_of)?;
+        ioctl::Response { ctl_code, file_id: open.id, input: &[], output: &output }.write(body);
+        Ok(if more { NtStatus::BUFFER_OVERFLOW } else { NtStatus::SUCCESS })
+    })
+}
+
+fn status_of(error: PipeError) -> NtStatus {
+    match error {
+        PipeError::Busy => NtStatus::PIPE_BUSY,
+        PipeError::Empty => NtStatus::PIPE_EMPTY,
+        PipeError::Disconnected => NtStatus::PIPE_DISCONNECTED,
+    }
+}
+
+impl From<PipeError> for Stop {
+    fn from(error: PipeError) -> Stop {
+        Stop::Fail(status_of(error))
     }
 }
 
@@ -119,16 +165,33 @@ fn peek(pipe: &Pipe, limit: usize, output: &mut Vec<u8>) -> Handled {
 }
 
 /// The values of this server and its caller for RPC.
-struct RpcHost<'a> {
-    server: &'a Server,
-    session: &'a Session,
+struct RpcHost {
+    server: Arc<Server>,
+    session: Arc<Session>,
     wall_ns: i64,
+    /// Whether names may be asked for, which may take long.
+    asks: bool,
 }
 
-impl<'a> RpcHost<'a> {
-    fn new(connection: &'a Connection, request: &Request<'_>) -> Result<RpcHost<'a>, Stop> {
-        let session = connection.session(request)?;
-        Ok(RpcHost { server: &connection.server, session, wall_ns: request.now.wall_ns })
+impl RpcHost {
+    fn new(connection: &Connection, request: &Request<'_>) -> Result<RpcHost, Stop> {
+        let (server, session) = (Arc::clone(&connection.server), Arc::clone(connection.session(request)?));
+        Ok(RpcHost { server, session, wall_ns: request.now.wall_ns, asks: false })
+    }
+
+    /// Whether the directory may have to be asked for what `pipe` tells.
+    fn may_ask(&self, pipe: &Pipe) -> bool {
+        pipe.name() == PipeName::Lsarpc && !self.server.accounts().domains().is_empty()
+    }
+
+    fn on_pool(self) -> RpcHost {
+        RpcHost { asks: true, ..self }
+    }
+
+    fn look_up(&self, query: AccountQuery<'_>) {
+        if self.asks {
+            self.server.accounts().look_up(query);
+        }
     }
 
     fn named(&self, name: &str, kind: NameUse) -> Account {
@@ -150,6 +213,7 @@ impl<'a> RpcHost<'a> {
             let (sid, domain) = (sid_bytes(&one.sid), one.name.clone());
             return Some(Resolved { sid, domain, kind: NameUse::Domain });
         }
+        self.look_up(AccountQuery::Name(domain, name));
         let (sid, kind) = accounts.account_named(domain, name)?;
         let domain = accounts.account_name(&sid)?.domain;
         Some(Resolved { sid: sid_bytes(&sid), domain, kind: name_use(kind) })
@@ -162,7 +226,7 @@ fn sid_bytes(sid: &Sid) -> Vec<u8> {
     out
 }
 
-impl Host for RpcHost<'_> {
+impl Host for RpcHost {
     fn facts(&self) -> ServerFacts {
         let config = self.server.config();
         ServerFacts {
@@ -221,7 +285,12 @@ impl Host for RpcHost<'_> {
     }
 
     fn caller(&self) -> Account {
-        self.named(self.session.user_name(), NameUse::User)
+        match self.session.user_name().split_once('\\') {
+            Some((domain, name)) => {
+                Account { domain: domain.to_owned(), name: name.to_owned(), kind: NameUse::User }
+            }
+            None => self.named(self.session.user_name(), NameUse::User),
+        }
     }
 
     fn account_of_sid(&self, sid: &[u8]) -> Option<Account> {
@@ -243,6 +312,7 @@ impl Host for RpcHost<'_> {
         if let Some(domain) = accounts.domains().into_iter().find(|domain| domain.sid == sid) {
             return Some(Account { domain: domain.name.clone(), name: domain.name, kind: NameUse::Domain });
         }
+        self.look_up(AccountQuery::Sid(sid));
         let found = accounts.account_name(&sid)?;
         Some(Account { domain: found.domain, name: found.name, kind: name_use(found.kind) })
     }
@@ -358,7 +428,8 @@ mod tests {
         let protection =
             Protection { dialect: Dialect::Smb210, signing: SigningAlgorithm::HmacSha256, cipher: None };
         let session = server.new_session(Guid::ZERO, ClientKey(1), protection, Now::default());
-        let host = RpcHost { server: &server, session: &session, wall_ns: 0 };
+        let host =
+            RpcHost { server: Arc::clone(&server), session: Arc::clone(&session), wall_ns: 0, asks: false };
         let (staff, eve) = (CORP.child(1200).unwrap(), PARTNER.child(1104).unwrap());
         for (sid, forms, domain, kind) in [
             (
@@ -404,7 +475,8 @@ mod tests {
         let protection =
             Protection { dialect: Dialect::Smb210, signing: SigningAlgorithm::HmacSha256, cipher: None };
         let session = server.new_session(Guid::ZERO, ClientKey(1), protection, Now::default());
-        let host = RpcHost { server: &server, session: &session, wall_ns: 0 };
+        let host =
+            RpcHost { server: Arc::clone(&server), session: Arc::clone(&session), wall_ns: 0, asks: false };
         let sid = |domain, name: &str| host.sid_of_account(domain, name).map(|found| found.sid);
         let [group, user] = [Sid::unix_group(50), Sid::unix_user(1000)].map(|sid| sid_bytes(&sid));
         for domain in [None, Some("box"), Some("unix group")] {

@@ -81,7 +81,7 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
                 Err(refusal) => Err(refusal.into()),
             }
         }
-        Some(Object::Pipe(pipe)) => pipe::read(&mut pipe.lock(), parameters.length, request.body),
+        Some(Object::Pipe(_)) => pipe::read(&mut *pipe::held(&open)?, parameters.length, request.body),
         None => Err(Stop::Fail(NtStatus::FILE_CLOSED)),
     }
 }

@@ -24,11 +24,7 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     negotiated.check_size(request, len, parsed.payload_len())?;
     let disk = match open.object() {
         Some(Object::File { .. }) => open.on_disk().ok_or(NtStatus::INVALID_DEVICE_REQUEST)?,
-        Some(Object::Pipe(pipe)) => {
-            pipe::write(connection, request, &mut pipe.lock(), parsed.data)?;
-            write::Response { count: len as u32 }.write(request.body);
-            return Ok(NtStatus::SUCCESS);
-        }
+        Some(Object::Pipe(_)) => return pipe::write(connection, request, open, parsed.data),
         None => return Err(Stop::Fail(NtStatus::FILE_CLOSED)),
     };
     let OnDisk { engine, file, identity, .. } = disk;

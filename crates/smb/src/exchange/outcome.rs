@@ -5,7 +5,6 @@ use std::sync::Arc;
 use share::limits::Hold;
 use share::{CallResult, Share, Ticket};
 use smb_wire::NtStatus;
-use smb_wire::rpc::PipeError;
 
 use crate::state::Completion;
 use crate::state::password_delay::QueuedAttempt;
@@ -158,15 +157,5 @@ impl From<smb_wire::Malformed> for Stop {
     fn from(malformed: smb_wire::Malformed) -> Self {
         tracing::debug!(%malformed, "refused a request");
         Stop::Fail(crate::status::of_malformed(malformed))
-    }
-}
-
-impl From<PipeError> for Stop {
-    fn from(error: PipeError) -> Stop {
-        Stop::Fail(match error {
-            PipeError::Busy => NtStatus::PIPE_BUSY,
-            PipeError::Empty => NtStatus::PIPE_EMPTY,
-            PipeError::Disconnected => NtStatus::PIPE_DISCONNECTED,
-        })
     }
 }

@@ -1,8 +1,9 @@
 //! The mapping between security identifiers, the host's users and groups, and their names.
 //!
 //! [`AccountMapping`] is the engine's view of the accounts of the server, of its host and of its domain. None
-//! of its functions blocks, since workers call them. An implementation that has to ask a directory says
-//! "unknown" first, starts the lookup elsewhere, and knows the answer at a later call.
+//! of its functions blocks, since workers call them, except [`AccountMapping::look_up`]. An implementation
+//! that has to ask a directory says "unknown" first, starts the lookup elsewhere, and knows the answer at a
+//! later call.
 
 use volume::security::Sid;
 
@@ -58,6 +59,15 @@ pub struct AccountDomain {
     pub sid: Sid,
 }
 
+/// An account to look up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AccountQuery<'a> {
+    /// The account with this identifier.
+    Sid(Sid),
+    /// The account of this domain, or of any, with this name.
+    Name(Option<&'a str>, &'a str),
+}
+
 /// The mapping between security identifiers and the host's users and groups.
 pub trait AccountMapping: Send + Sync {
     /// The identifier of a host user.
@@ -103,6 +113,8 @@ pub trait AccountMapping: Send + Sync {
         let (sid, kind) = self.account_named(domain, name)?;
         matches!(kind, AccountKind::Group | AccountKind::Alias).then_some(sid)
     }
+    /// Asks the directory for an account, so that the other functions know it afterwards. May block for 5 s.
+    fn look_up(&self, _query: AccountQuery<'_>) {}
     /// The domains of other machines whose accounts the server knows: its own domain first, then trusted
     /// ones.
     fn domains(&self) -> Vec<AccountDomain> {

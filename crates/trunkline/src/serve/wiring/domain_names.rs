@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use ::identity::{AccountKey, Group, User};
-use share::engine::{AccountDomain, AccountKind, AccountName};
+use ::identity::{AccountKey, Found, Group, User};
+use share::engine::{AccountDomain, AccountKind, AccountName, AccountQuery};
 use smb::config::grantee::parts;
 use volume::security::Sid;
 
@@ -43,12 +43,34 @@ impl DomainIds {
     pub fn look_up<'a>(&self, names: impl Iterator<Item = &'a str>) {
         for name in names {
             let (is_group, Some(domain), account) = parts(name) else { continue };
-            let Some(text) = self.nt_name(domain, account) else { continue };
-            let is_user = !is_group && self.resolver().user_named(&text).is_ok_and(|found| found.is_some());
-            if !is_user {
-                // The result is remembered, a refusal too.
-                let _ = self.resolver().group_named(&text);
+            self.look_up_name(domain, account, is_group);
+        }
+    }
+
+    /// Asks for an account, so that the other functions know it. The result is remembered, a refusal too.
+    /// Waits for the directory.
+    pub fn look_up_account(&self, query: AccountQuery<'_>) {
+        match query {
+            AccountQuery::Sid(sid) => {
+                let key = AccountKey::Sid(sid);
+                let is_own = self.account_domain().is_some_and(|own| sid.rid_in(&own.sid).is_some());
+                if is_own && !is_there(&self.resolver().user(&key)) {
+                    let _ = self.resolver().group(&key);
+                }
             }
+            AccountQuery::Name(domain, name) => {
+                let own = self.account_domain().map(|own| own.name);
+                if let Some(domain) = domain.map(str::to_owned).or(own) {
+                    self.look_up_name(&domain, name, false);
+                }
+            }
+        }
+    }
+
+    fn look_up_name(&self, domain: &str, account: &str, is_group: bool) {
+        let Some(text) = self.nt_name(domain, account) else { return };
+        if is_group || !is_there(&self.resolver().user_named(&text)) {
+            let _ = self.resolver().group_named(&text);
         }
     }
 
@@ -70,6 +92,11 @@ impl DomainIds {
         let is_own = own.name.eq_ignore_ascii_case(domain) || own.dns_name.eq_ignore_ascii_case(domain);
         (is_own && !name.is_empty()).then(|| format!("{}\\{name}", own.name))
     }
+}
+
+/// Whether an account was found.
+fn is_there<T>(found: &Found<T>) -> bool {
+    matches!(found, Ok(Some(_)))
 }
 
 /// The type of a user. Names of machines end with a dollar sign (MS-SAMR 3.1.1.6).

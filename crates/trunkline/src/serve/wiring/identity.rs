@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use ::identity::mapping::IdKind;
 use share::Identity;
-use share::engine::{AccountDomain, AccountKind, AccountMapping, AccountName};
+use share::engine::{AccountDomain, AccountKind, AccountMapping, AccountName, AccountQuery};
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
@@ -216,6 +216,12 @@ impl AccountMapping for IdentityMap {
         let ids = self.domain_ids.as_ref()?;
         let own = ids.account_domain()?;
         ids.account_named(domain.unwrap_or(&own.name), name)
+    }
+
+    fn look_up(&self, query: AccountQuery<'_>) {
+        if let Some(ids) = &self.domain_ids {
+            ids.look_up_account(query);
+        }
     }
 
     fn domains(&self) -> Vec<AccountDomain> {
