@@ -277,7 +277,7 @@ impl<'a> Exchange<'a> {
     /// The server's refusal of a log-on. A refused ticket where the clocks are apart is the clocks' fault.
     fn refused(&self, reply: &Reply) -> Error {
         let is_ticket = !matches!(self.mechanism, ClientMechanism::Ntlm(_));
-        let apart_s = seconds_apart(self.connection.negotiated.system_time);
+        let apart_s = self.connection.negotiated.clock_apart_s;
         let is_skew = reply.status() == NtStatus::TIME_DIFFERENCE_AT_DC || apart_s > MAX_CLOCK_SKEW_S;
         if !is_ticket || !is_skew {
             return reply.refused();
@@ -327,13 +327,6 @@ impl<'a> Exchange<'a> {
 /// The most that the clocks of two hosts of a realm may differ (RFC 4120 section 8.2).
 const MAX_CLOCK_SKEW_S: u64 = 300;
 
-/// How far a server's clock is from ours.
-fn seconds_apart(system_time: u64) -> u64 {
-    let theirs_ns = crate::remote::unix_ns(i64::try_from(system_time).unwrap_or_default());
-    let theirs_s = i64::try_from(theirs_ns / 1_000_000_000).unwrap_or_default();
-    theirs_s.abs_diff(now().wall_ns / 1_000_000_000)
-}
-
 fn not_offered() -> Refusal {
     let why = "the server does not offer Kerberos: it is in no realm, or knows no key of its own (a \
                Trunkline server needs `trunkline domain join`); leave out --kerberos to log on with a \
@@ -353,7 +346,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 }
 
 /// The time, which NTLM puts into its response when the server sends none.
-fn now() -> Now {
+pub(super) fn now() -> Now {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Now { mono_ns: 0, wall_ns: i64::try_from(since.as_nanos()).unwrap_or(i64::MAX) }
 }

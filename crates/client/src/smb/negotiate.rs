@@ -33,6 +33,8 @@ pub struct Negotiated {
     pub max_write_size: u32,
     /// The server's clock when it answered, in units of 100 ns since 1601.
     pub system_time: u64,
+    /// How far the server's clock was from this host's when it answered, in seconds. 0 if it told no time.
+    pub clock_apart_s: u64,
     /// The signing algorithm.
     pub signing: SigningAlgorithm,
     /// The cipher, if one was agreed on.
@@ -191,12 +193,24 @@ fn judge(response: &Response<'_>, options: &Options) -> Result<Negotiated> {
         max_read_size: response.max_read_size,
         max_write_size: response.max_write_size,
         system_time: response.system_time,
+        clock_apart_s: clock_apart_s(response.system_time),
         signing,
         cipher,
         takes_ntlm: auth::takes_ntlm(response.security_buffer),
         takes_kerberos: auth::takes_kerberos(response.security_buffer),
         preauth: [0; 64],
     })
+}
+
+/// How far a server's clock is from this host's now, in seconds. `system_time` is in units of 100 ns since
+/// 1601 (MS-SMB2 2.2.4); 0 is no time.
+fn clock_apart_s(system_time: u64) -> u64 {
+    if system_time == 0 {
+        return 0;
+    }
+    let theirs_ns = crate::remote::unix_ns(i64::try_from(system_time).unwrap_or_default());
+    let theirs_s = i64::try_from(theirs_ns / 1_000_000_000).unwrap_or_default();
+    theirs_s.abs_diff(super::log_on::now().wall_ns / 1_000_000_000)
 }
 
 /// The offered value with this number.
