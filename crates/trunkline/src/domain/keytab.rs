@@ -50,11 +50,6 @@ impl Keytab {
         parse(&bytes).ok_or_else(|| KeytabError::Damaged(path.to_owned()))
     }
 
-    /// The newest version of a key, or 0 without keys.
-    pub fn newest(&self) -> u32 {
-        self.entries.iter().map(|entry| entry.kvno).max().unwrap_or(0)
-    }
-
     /// The keys of a realm.
     pub fn of_realm(&self, realm: &str) -> Keytab {
         let entries = self.entries.iter().filter(|entry| entry.realm == realm).cloned().collect();

@@ -155,7 +155,6 @@ impl Adcli {
     fn run_on(
         self,
         work: &Work,
-        realm: &str,
         action: &str,
         words: Vec<OsString>,
         password: &str,
@@ -166,7 +165,7 @@ impl Adcli {
                 work.keep()?;
                 Ok(end)
             }
-            Err(why) => match work.rescue(realm)? {
+            Err(why) => match work.rescue()? {
                 Some(kvno) => {
                     let path = work.target().to_owned();
                     Err(MembershipError::Kept { why: Box::new(why), kvno, path })
@@ -227,7 +226,7 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
     }
     words.extend(["--host-keytab".into(), work.keytab().into(), "--stdin-password".into()]);
     words.push("--show-details".into());
-    let end = HOST_ADCLI.run_on(&work, join.realm, "join", words, join.password)?;
+    let end = HOST_ADCLI.run_on(&work, "join", words, join.password)?;
     let keytab = Keytab::read(join.keytab)?.of_realm(join.realm);
     let netbios_name = detail(&end.output, "domain-short").map(str::to_uppercase);
     let account = keytab.machine_account().map(str::to_owned);
@@ -306,9 +305,10 @@ fn renew_by(
     days: u32,
 ) -> Result<(u32, u32), MembershipError> {
     let read = || Ok::<_, MembershipError>(Keytab::read(path)?.of_realm(realm));
-    // Only what is read under the lock is the newest.
+    // A missing keytab is said before anything is made beside it.
     read()?;
     let work = Work::beside(path, realm)?;
+    // Only the keys that are read under the lock are the newest.
     let keytab = read()?;
     let Some(account) = keytab.machine_account() else {
         let why = "it has no machine account; in a plain realm its keys are renewed on the KDC \
@@ -321,9 +321,10 @@ fn renew_by(
     words.extend(["--computer-name".into(), account.trim_end_matches('$').into()]);
     words.extend([format!("--computer-password-lifetime={days}").into(), "--host-keytab".into()]);
     words.push(work.keytab().into());
-    let before = keytab.newest();
-    adcli.run_on(&work, realm, "update", words, "")?;
-    Ok((before, read()?.newest()))
+    let version = |keytab: &Keytab| keytab.of(account).iter().map(|key| key.kvno).max().unwrap_or(0);
+    let before = version(&keytab);
+    adcli.run_on(&work, "update", words, "")?;
+    Ok((before, version(&read()?)))
 }
 
 /// Whether the realm is an Active Directory that can be joined by `adcli`.

@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::keytab::Keytab;
+use super::keytab::{Keytab, KeytabEntry};
 use super::membership::MembershipError;
 
-/// A directory beside a keytab, for one program at a time. It is removed with the value.
+/// A directory beside a keytab, for one program at a time. It is removed with the value, unless it has new
+/// keys that could not be put in place.
 pub struct Work {
     directory: PathBuf,
     keytab: PathBuf,
     target: PathBuf,
+    realm: String,
     /// Its lock keeps other programs away until the value is dropped.
     _lock: File,
 }
@@ -47,8 +49,10 @@ impl Work {
             _ => {}
         }
         let keytab = directory.join("keytab");
-        let work = Work { directory, keytab, target: target.to_owned(), _lock: file };
-        work.rescue(realm)?;
+        let (target, realm) = (target.to_owned(), realm.to_owned());
+        let work = Work { directory, keytab, target, realm, _lock: file };
+        work.rescue()?;
+        let target = &work.target;
         match Keytab::read(target).is_ok() {
             true => std::fs::copy(target, &work.keytab).map(|_| ()),
             false => match std::fs::remove_file(&work.keytab) {
@@ -70,22 +74,35 @@ impl Work {
         &self.target
     }
 
-    /// Puts the keytab in its place if it has newer keys of the realm than the one there. Returns the version
-    /// of the new keys then.
+    /// Puts the keytab in its place if it has new keys of the realm. Returns their version then.
     ///
     /// # Errors
     /// The host's.
-    pub fn rescue(&self, realm: &str) -> Result<Option<u32>, MembershipError> {
-        let newest = |path: &Path| Keytab::read(path).map_or(0, |keytab| keytab.of_realm(realm).newest());
-        let (before, after) = (newest(&self.target), newest(&self.keytab));
-        if after <= before {
-            return Ok(None);
+    pub fn rescue(&self) -> Result<Option<u32>, MembershipError> {
+        let version = self.new_version();
+        if version.is_some() {
+            self.keep()?;
         }
-        self.keep()?;
-        Ok(Some(after))
+        Ok(version)
     }
 
-    /// Puts the keytab in its place, for the owner of its directory alone.
+    /// The version of keys that the keytab there lacks. They are newer by the version, or by the time for an
+    /// account that was made anew. Each principal counts its own versions.
+    fn new_version(&self) -> Option<u32> {
+        let read = |path: &Path| Keytab::read(path).unwrap_or_default().of_realm(&self.realm);
+        let (there, here) = (read(&self.target), read(&self.keytab));
+        let last_written = there.entries.iter().map(|key| key.written).max();
+        let is_new = |key: &&KeytabEntry| {
+            let of = there.of(&key.principal);
+            let is_there = of.iter().any(|it| (it.kvno, it.enctype) == (key.kvno, key.enctype));
+            let is_newer = of.iter().all(|it| it.kvno < key.kvno) || Some(key.written) > last_written;
+            !is_there && is_newer
+        };
+        here.entries.iter().filter(is_new).map(|key| key.kvno).max()
+    }
+
+    /// Puts the keytab in its place, with the owner and the mode of the one there. A new one is for the owner
+    /// of its directory alone.
     ///
     /// # Errors
     /// The host's.
@@ -93,11 +110,13 @@ impl Work {
         let path = &self.target;
         let failed = |error| MembershipError::Host(path.clone(), error);
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let owner = match path.metadata() {
-            Ok(there) => there,
-            Err(_) => above.metadata().map_err(failed)?,
+        let (owner, mode) = match path.metadata() {
+            // A keytab that everybody could read was a mistake.
+            Ok(there) if there.mode() & 0o007 == 0 => (there.clone(), there.mode() & 0o660),
+            Ok(there) => (there, 0o600),
+            Err(_) => (above.metadata().map_err(failed)?, 0o600),
         };
-        std::fs::set_permissions(&self.keytab, Permissions::from_mode(0o600)).map_err(failed)?;
+        std::fs::set_permissions(&self.keytab, Permissions::from_mode(mode)).map_err(failed)?;
         std::os::unix::fs::chown(&self.keytab, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
         File::open(&self.keytab).and_then(|file| file.sync_all()).map_err(failed)?;
         std::fs::rename(&self.keytab, path).map_err(failed)?;
@@ -107,8 +126,10 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // Whatever is left does no harm: the next run looks at it.
-        let _ = std::fs::remove_dir_all(&self.directory);
+        // The next run puts new keys in place. The domain has them already, and nobody else does.
+        if self.new_version().is_none() {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
     }
 }
 
@@ -116,10 +137,15 @@ impl Drop for Work {
 mod tests {
     use super::*;
 
-    /// A keytab with one key of `x@R`.
-    fn keytab(kvno: u8) -> Vec<u8> {
-        let body = [&[0, 1, 0, 1][..], b"R", &[0, 1], b"x", &[0; 8], &[kvno], &[0, 18, 0, 0]].concat();
+    /// A keytab with one key of `x@R`, written at this time.
+    fn keytab_of(kvno: u8, written: u8) -> Vec<u8> {
+        let header = [&[0, 1, 0, 1][..], b"R", &[0, 1], b"x", &[0; 7], &[written]].concat();
+        let body = [&header[..], &[kvno], &[0, 18, 0, 0]].concat();
         [&[5, 2][..], &u32::try_from(body.len()).unwrap().to_be_bytes(), &body].concat()
+    }
+
+    fn keytab(kvno: u8) -> Vec<u8> {
+        keytab_of(kvno, 0)
     }
 
     #[test]
@@ -135,5 +161,44 @@ mod tests {
             assert_eq!(std::fs::read(work.keytab()).unwrap(), keytab(expected), "it begins with these");
         }
         assert!(!directory.path().join(".k.new").exists());
+    }
+
+    #[test]
+    fn keys_of_an_account_that_was_made_anew_are_new() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        std::fs::write(&path, keytab_of(7, 1)).unwrap();
+        let work = Work::beside(&path, "R").unwrap();
+        std::fs::write(work.keytab(), keytab_of(2, 9)).unwrap();
+        assert_eq!(work.rescue().unwrap(), Some(2));
+        assert_eq!(std::fs::read(&path).unwrap(), keytab_of(2, 9));
+    }
+
+    #[test]
+    fn keys_that_cannot_be_put_in_place_stay_for_the_next_run() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        let work = Work::beside(&path, "R").unwrap();
+        std::fs::write(work.keytab(), keytab(4)).unwrap();
+        // A keytab that is a mount point cannot be replaced either.
+        std::fs::create_dir_all(path.join("in the way")).unwrap();
+        assert!(work.keep().is_err());
+        drop(work);
+        std::fs::remove_dir_all(&path).unwrap();
+        drop(Work::beside(&path, "R").unwrap());
+        assert_eq!(std::fs::read(&path).unwrap(), keytab(4));
+        assert!(!directory.path().join(".k.new").exists());
+    }
+
+    #[test]
+    fn the_mode_of_a_keytab_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        std::fs::write(&path, keytab(3)).unwrap();
+        std::fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
+        let work = Work::beside(&path, "R").unwrap();
+        std::fs::write(work.keytab(), keytab(4)).unwrap();
+        work.keep().unwrap();
+        assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o640);
     }
 }
