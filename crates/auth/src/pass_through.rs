@@ -12,7 +12,7 @@ pub trait PassThrough: Send + Sync {
     /// Whether a user belongs to the domain, by the names that the client has sent. It never blocks.
     fn covers(&self, user: &str, domain: &str) -> bool;
 
-    /// Has a domain controller judge a response. It may block for some seconds.
+    /// Has a domain controller judge a response. It may block for up to ten seconds.
     ///
     /// # Errors
     /// The reason why the user is refused.
@@ -20,7 +20,8 @@ pub trait PassThrough: Send + Sync {
 }
 
 /// A response to judge, with the names as the client has sent them: its proof covers them
-/// (MS-NLMP 3.3.2, NETLOGON_NETWORK_INFO of MS-NRPC 2.2.1.4.5).
+/// (MS-NLMP 3.3.2, NETLOGON_NETWORK_INFO of MS-NRPC 2.2.1.4.5). It has no LmChallengeResponse. A controller
+/// accepts an LMv2 response too, which covers neither the target nor the flag for the MIC.
 pub struct NetworkLogon<'a> {
     /// The user.
     pub user: &'a str,
@@ -32,8 +33,6 @@ pub struct NetworkLogon<'a> {
     pub challenge: [u8; 8],
     /// NtChallengeResponse.
     pub nt_response: &'a [u8],
-    /// LmChallengeResponse.
-    pub lm_response: &'a [u8],
 }
 
 /// A user whom a domain controller has accepted.

@@ -6,6 +6,10 @@ use std::sync::Arc;
 
 use volume::security::Sid;
 
+/// The most bytes of a name with its domain. sAMAccountName has at most 256 characters (MS-ADA3), a DNS name
+/// 255. Clients send names, and those without an account are remembered for a while too.
+const MAX_NAME: usize = 512;
+
 /// A way to name a user or a group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum AccountKey {
@@ -114,9 +118,13 @@ impl Domains {
         own.is_some_and(|own| own.netbios.is_none())
     }
 
-    /// The accounts that a text may mean, the likeliest first. None of an unknown domain is among them.
+    /// The accounts that a text may mean, the likeliest first. None of an unknown domain is among them, and
+    /// none for a text that no account can have.
     #[must_use]
     pub fn keys(&self, text: &str) -> Vec<AccountKey> {
+        if text.len() > MAX_NAME || text.contains(char::is_control) {
+            return Vec::new();
+        }
         if let Ok(sid) = text.parse() {
             return vec![AccountKey::Sid(sid)];
         }
@@ -196,7 +204,10 @@ mod tests {
         assert_eq!(keys("bob"), [AccountKey::local("bob")]);
         assert_eq!(domains(true).keys("bob"), [AccountKey::local("bob"), bob()]);
         assert_eq!(keys("S-1-5-18"), [AccountKey::Sid(Sid::new(5, &[18]))]);
-        for unknown in ["OTHER\\bob", "bob@other.example", "", "@corp.example", "CORP\\"] {
+        let long = format!("CORP\\{}", "x".repeat(600));
+        for unknown in
+            [long.as_str(), "CORP\\b\0b", "OTHER\\bob", "bob@other.example", "", "@corp.example", "CORP\\"]
+        {
             assert_eq!(keys(unknown), [], "{unknown}");
         }
     }

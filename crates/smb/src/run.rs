@@ -151,7 +151,7 @@ fn run_one(
 
 /// Handles a wake-up of a waiting request: tries it again, or sends its reply.
 pub(crate) fn wake(connection: &mut Connection, async_id: u64, now: Now, out: &mut Output<Event>) {
-    let parked = connection.parked.remove_if(async_id, |parked| parked.parking.ends_by_wake());
+    let parked = connection.parked.remove_if(async_id, Parked::ends_by_wake);
     let Some(Parked { mut exchange, mut request, parking }) = parked else { return };
     if let Some(met) = parking.hold().and_then(|hold| hold.released()) {
         request.transaction.met = met;

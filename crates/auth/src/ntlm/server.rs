@@ -236,14 +236,14 @@ impl Server {
             workstation: &workstation,
             challenge: self.server_challenge,
             nt_response: sent.nt_response,
-            lm_response: sent.lm_response,
         })?;
         let settled = self.settled(&sent);
         let session_key = exported_key(&logon.session_base_key, &sent, settled)?;
         self.check_mic(message, pairs, &session_key)?;
         let target = Target::read(pairs, stamp, now);
         let client = admit(&sent, logon.account.name.clone(), Proof::Password, session_key, settled);
-        Ok((AuthenticatedClient { target, ..client }, logon.account))
+        let has_mic = pairs.flags() & AV_FLAG_MIC != 0;
+        Ok((AuthenticatedClient { target, has_mic, ..client }, logon.account))
     }
 
     /// The flags that both sides have agreed on.

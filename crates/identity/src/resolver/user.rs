@@ -214,7 +214,7 @@ impl Resolver {
         };
         let account = || user.account.clone();
         let gid = gid.ok_or_else(|| IdentityError::NotCovered { account: account(), sid: primary })?;
-        add_host_groups(&mut groups, on_host.as_ref());
+        add_host_groups(&mut groups, on_host.as_ref(), |gid| self.covers(gid));
         Ok(self.record(user, sid, (uid, gid), groups))
     }
 
@@ -298,12 +298,17 @@ impl Resolver {
     }
 }
 
-/// Adds the gids that the host gives a user, if no group has them already.
-pub(super) fn add_host_groups(groups: &mut Vec<GroupIds>, on_host: Option<&SourceUser>) {
+/// Adds the gids that the host gives a user, if no group has them already. A gid that the mapping covers is a
+/// group of the domain. The domain alone says who its members are, and the host may know an older list.
+pub(super) fn add_host_groups(
+    groups: &mut Vec<GroupIds>,
+    on_host: Option<&SourceUser>,
+    is_covered: impl Fn(u32) -> bool,
+) {
     let Some(host) = on_host else { return };
     let known: HashSet<u32> = groups.iter().filter_map(|group| group.gid).collect();
     let gids = host.gid.into_iter().chain(host.gids.iter().copied());
-    let further = gids.filter(|gid| !known.contains(gid));
+    let further = gids.filter(|gid| !known.contains(gid) && !is_covered(*gid));
     groups.extend(further.map(|gid| GroupIds { sid: Sid::unix_group(gid), gid: Some(gid) }));
 }
 

@@ -200,12 +200,10 @@ impl Library {
     }
 
     /// Has winbindd judge a response (wbcCtxAuthenticateUserEx). It blocks until winbindd answers.
-    pub(super) fn authenticate(&self, asked: &NetworkResponse<'_>) -> Result<AuthenticatedAccount, Failure> {
+    pub(super) fn authenticate(&self, asked: &NetworkResponse) -> Result<AuthenticatedAccount, Failure> {
         let text = |text: &str| CString::new(text).map_err(|_| Failure::Name);
-        let (user, domain) = (text(asked.user)?, text(asked.domain)?);
-        let workstation = text(asked.workstation)?;
-        // The library takes null alone for no bytes.
-        let bytes = |bytes: &[u8]| if bytes.is_empty() { ptr::null() } else { bytes.as_ptr() };
+        let (user, domain) = (text(&asked.user)?, text(&asked.domain)?);
+        let workstation = text(&asked.workstation)?;
         let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| Failure::Name);
         let parameters = Parameters {
             account_name: user.as_ptr(),
@@ -216,10 +214,10 @@ impl Library {
             level: LEVEL_RESPONSE,
             response: ResponseParameters {
                 challenge: asked.challenge,
-                nt_length: length(asked.nt_response)?,
-                nt_data: bytes(asked.nt_response),
-                lm_length: length(asked.lm_response)?,
-                lm_data: bytes(asked.lm_response),
+                nt_length: length(&asked.nt_response)?,
+                nt_data: asked.nt_response.as_ptr(),
+                lm_length: 0,
+                lm_data: ptr::null(),
             },
         };
         // SAFETY: the function has no arguments.

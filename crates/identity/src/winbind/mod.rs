@@ -6,7 +6,10 @@
 #[allow(unsafe_code)]
 mod library;
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use auth::{
     DomainAccount, DomainLogon, NetworkLogon, PassThroughRefusal, PassThroughRefusalKind as Kind, Zeroizing,
@@ -17,13 +20,12 @@ use library::Library;
 pub use library::NotInstalled;
 
 /// A response with the names that it covers, as winbindd takes it.
-struct NetworkResponse<'a> {
-    user: &'a str,
-    domain: &'a str,
-    workstation: &'a str,
+struct NetworkResponse {
+    user: String,
+    domain: String,
+    workstation: String,
     challenge: [u8; 8],
-    nt_response: &'a [u8],
-    lm_response: &'a [u8],
+    nt_response: Vec<u8>,
     parameter_control: u32,
 }
 
@@ -43,6 +45,10 @@ struct AuthenticatedAccount {
 enum Failure {
     /// A name has a zero byte, or a response is too long.
     Name,
+    /// winbindd has not answered in time.
+    Late,
+    /// So many calls have not been answered that no further one is made.
+    Busy,
     /// Nobody listens on winbindd's socket, or this process may not use it.
     NotRunning,
     /// winbindd does not know the domain.
@@ -63,10 +69,33 @@ const LOGON_GUEST: u32 = 1;
 /// WBC_ACB_DISABLED
 const ACCOUNT_DISABLED: u32 = 1;
 
+/// The longest wait for winbindd. Its library itself waits for five minutes.
+const ANSWER_LIMIT: Duration = Duration::from_secs(10);
+/// The most calls at a time, with those that nobody waits for any more.
+const MOST_CALLS: usize = 16;
+
 /// winbindd of this host.
 #[derive(Clone)]
 pub struct Winbind {
     library: Arc<Library>,
+    calls: Arc<AtomicUsize>,
+}
+
+/// One of the calls at a time. The drop of this value ends it.
+struct WinbindCall(Arc<AtomicUsize>);
+
+impl WinbindCall {
+    fn begin(calls: &Arc<AtomicUsize>) -> Option<WinbindCall> {
+        let before = calls.fetch_add(1, Ordering::AcqRel);
+        // The value is dropped at once if there is one too many.
+        Some(WinbindCall(Arc::clone(calls))).filter(|_| before < MOST_CALLS)
+    }
+}
+
+impl Drop for WinbindCall {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 impl Winbind {
@@ -75,25 +104,38 @@ impl Winbind {
     /// # Errors
     /// [`NotInstalled`].
     pub fn load() -> Result<Winbind, NotInstalled> {
-        Ok(Winbind { library: Arc::new(Library::load()?) })
+        Ok(Winbind { library: Arc::new(Library::load()?), calls: Arc::default() })
     }
 
-    /// Has a domain controller judge a response. It blocks until winbindd answers.
+    /// Has a domain controller judge a response. It blocks until winbindd answers, for ten seconds at most.
     ///
     /// # Errors
     /// The reason why the user is refused.
     pub fn log_on(&self, logon: &NetworkLogon<'_>) -> Result<DomainLogon, PassThroughRefusal> {
-        let NetworkLogon { user, domain, workstation, challenge, nt_response, lm_response } = *logon;
+        let NetworkLogon { user, domain, workstation, challenge, nt_response } = *logon;
         let asked = NetworkResponse {
-            user,
-            domain,
-            workstation,
+            user: user.to_owned(),
+            domain: domain.to_owned(),
+            workstation: workstation.to_owned(),
             challenge,
-            nt_response,
-            lm_response,
+            nt_response: nt_response.to_vec(),
             parameter_control: ALLOW_MACHINES,
         };
-        self.library.authenticate(&asked).map_err(refusal).and_then(accepted)
+        self.authenticate(asked).map_err(refusal).and_then(accepted)
+    }
+
+    /// Makes a call on a thread of its own, since nothing ends one that winbindd does not answer.
+    fn authenticate(&self, asked: NetworkResponse) -> Result<AuthenticatedAccount, Failure> {
+        let call = WinbindCall::begin(&self.calls).ok_or(Failure::Busy)?;
+        let (library, (send, result)) = (Arc::clone(&self.library), mpsc::channel());
+        let work = move || {
+            // Nobody may wait any more.
+            let _ = send.send(library.authenticate(&asked));
+            drop(call);
+        };
+        let thread = thread::Builder::new().name("trunkline-ntlm".to_owned());
+        thread.spawn(work).map_err(|_| Failure::Busy)?;
+        result.recv_timeout(ANSWER_LIMIT).unwrap_or(Err(Failure::Late))
     }
 }
 
@@ -133,6 +175,13 @@ fn refusal(failure: Failure) -> PassThroughRefusal {
             "winbindd does not answer: start it (`systemctl start winbind`), or, if this server does not run \
              as root, add its user to the group `winbindd_priv`"
                 .to_owned(),
+        ),
+        Failure::Late => {
+            (Kind::Unavailable, "winbindd has not answered within 10 s: look at `wbinfo -t`".to_owned())
+        }
+        Failure::Busy => (
+            Kind::Unavailable,
+            format!("{MOST_CALLS} log-ons wait for winbindd already: look at `wbinfo -t`"),
         ),
         Failure::NoDomain => {
             (Kind::Unavailable, "winbindd does not know the domain: look at `wbinfo -m`".to_owned())
@@ -203,6 +252,17 @@ mod tests {
         let session_key = Zeroizing::new([0; 16]);
         assert_eq!(kind(AuthenticatedAccount { session_key, ..account(&SIDS) }), Kind::Unavailable);
         assert_eq!(kind(account(&SIDS[..1])), Kind::Unavailable);
+    }
+
+    #[test]
+    fn only_some_calls_run_at_a_time() {
+        let calls = Arc::default();
+        let running: Vec<WinbindCall> =
+            (0..MOST_CALLS).map(|_| WinbindCall::begin(&calls).unwrap()).collect();
+        assert!(WinbindCall::begin(&calls).is_none() && WinbindCall::begin(&calls).is_none());
+        drop(running);
+        assert!(WinbindCall::begin(&calls).is_some());
+        assert_eq!(calls.load(Ordering::Relaxed), 0);
     }
 
     #[test]

@@ -22,7 +22,9 @@ pub fn run(run: &mut Run, args: &LookupArgs<'_>) -> OpResult {
             let exports = run.server.exports();
             let export = exports.named(name.as_bytes()).ok_or(NfsStat::NoEnt)?;
             let may_use = run.credentials.may_use(export);
-            run.look_up_groups(export)?;
+            if may_use {
+                run.look_up_groups(export)?;
+            }
             let refused = (!may_use).then_some("the export is not for this address or port");
             let details = Some(&*run.session()?.details);
             let identity = run.identity(export);

@@ -67,6 +67,13 @@ pub(crate) struct LogOnJob {
     pub result: Arc<Mutex<Option<JudgedToken>>>,
 }
 
+impl LogOnJob {
+    /// Whether the job has ended. Its request may be woken before, since it has waited for another one.
+    pub(crate) fn has_ended(&self) -> bool {
+        Arc::strong_count(&self.result) == 1 || self.result.lock().is_some()
+    }
+}
+
 /// The purpose of a log-on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {

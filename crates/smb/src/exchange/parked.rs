@@ -8,6 +8,7 @@ use share::{Share, Ticket};
 use smb_wire::{NtStatus, SmbCommand};
 
 use super::{Exchange, RequestState};
+use crate::connection::setup::LogOnJob;
 use crate::state::password_delay::QueuedAttempt;
 
 /// The event that a put-aside request waits for.
@@ -68,6 +69,12 @@ pub(crate) struct Parked {
 }
 
 impl Parked {
+    /// Whether a wake-up resumes it now.
+    pub fn ends_by_wake(&self) -> bool {
+        let job = self.request.log_on_job.as_ref();
+        self.parking.ends_by_wake() && job.is_none_or(LogOnJob::has_ended)
+    }
+
     /// Whether it is a short request that others may wait for, with no request after it in its frame.
     pub fn is_brief(&self) -> bool {
         let header = &self.request.header;

@@ -56,11 +56,16 @@ impl Locator for MachineAccount {
             // An old list serves until the new one is there, so that a dead name server costs no request
             // time.
             if at.elapsed() > LIST_AGE && !found.is_refreshing.swap(true, Ordering::AcqRel) {
-                std::thread::spawn(move || {
+                let again = Arc::clone(&found);
+                let refresh = move || {
                     // A name server that is silent takes no controller away.
                     let _ = found.refresh(&realm);
                     found.is_refreshing.store(false, Ordering::Release);
-                });
+                };
+                // A host without a thread to spare is asked again at the next call.
+                if std::thread::Builder::new().spawn(refresh).is_err() {
+                    again.is_refreshing.store(false, Ordering::Release);
+                }
             }
             return Ok(list);
         }
@@ -69,20 +74,30 @@ impl Locator for MachineAccount {
     }
 
     fn log_on(&self, host: &str, deadline: Instant) -> Result<Box<dyn SaslContext>, String> {
-        if self.waiting.fetch_add(1, Ordering::AcqRel) >= MOST_WAITING {
-            self.waiting.fetch_sub(1, Ordering::AcqRel);
+        let before = self.waiting.fetch_add(1, Ordering::AcqRel);
+        let waiting = Waiting(Arc::clone(&self.waiting));
+        if before >= MOST_WAITING {
             return Err("several log-ons wait for the KDC already".to_owned());
         }
-        let (waiting, keytab) = (Arc::clone(&self.waiting), self.keytab.clone());
+        let keytab = self.keytab.clone();
         let (principal, service) = (self.principal.clone(), format!("ldap/{host}@{}", self.realm));
         let log_on = move || {
             let layer = GssLayer::begin(keytab, principal, &service);
-            waiting.fetch_sub(1, Ordering::AcqRel);
+            drop(waiting);
             layer
         };
         let layer =
             within(deadline, log_on).unwrap_or_else(|| Err("the KDC gives no ticket in time".to_owned()));
         Ok(Box::new(layer?))
+    }
+}
+
+/// One of the log-ons that wait for the KDC. The drop of this value ends it.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -109,13 +124,15 @@ impl FoundControllers {
     }
 }
 
-/// The result of a job on a thread of its own; none: the deadline came first. The job then ends by itself.
+/// The result of a job on a thread of its own; none: the deadline came first, and the job ends by itself, or
+/// the host gives no thread.
 fn within<T: Send + 'static>(deadline: Instant, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (send, result) = mpsc::channel();
-    std::thread::spawn(move || {
+    let work = move || {
         // Nobody may wait any more.
         let _ = send.send(job());
-    });
+    };
+    std::thread::Builder::new().spawn(work).ok()?;
     result.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
 }
 

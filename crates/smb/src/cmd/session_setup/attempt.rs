@@ -58,7 +58,7 @@ impl LogOn<'_, '_> {
 
     /// Passes a token to the blocking pool, with the exchange that it belongs to.
     fn judge_on_pool(&mut self, at: usize, token: &[u8]) -> Stop {
-        let attempt = match self.attempt(at, token) {
+        let attempt = match self.attempt(at, token, true) {
             Some((user, one)) => match self.connection.server.password_delays.begin(one) {
                 AttemptOutcome::Judged(pending) => Some(pending),
                 AttemptOutcome::Later(queued) => return Stop::Park(ParkReason::LogOnDelay(queued)),
@@ -88,7 +88,7 @@ impl LogOn<'_, '_> {
     fn judge_password(&mut self, at: usize, token: &[u8]) -> Result<(Step, Option<String>), Stop> {
         let (server, now) = (self.connection.server.clone(), self.request.now);
         let users = Users(&server);
-        let attempt = self.attempt(at, token);
+        let attempt = self.attempt(at, token, false);
         let acceptor = &mut self.connection.setups[at].acceptor;
         let acceptor = acceptor.as_mut().ok_or(NtStatus::REQUEST_NOT_ACCEPTED)?;
         let Some((user, one)) = attempt else {
@@ -107,15 +107,21 @@ impl LogOn<'_, '_> {
         }
     }
 
-    /// The attempt at the password of a user that a token is, if failures delay it.
-    fn attempt(&mut self, at: usize, token: &[u8]) -> Option<(String, PasswordAttempt)> {
+    /// The attempt at the password of a user that a token is, if failures delay it. `is_of_domain` says
+    /// whether it is a user of the domain.
+    fn attempt(&mut self, at: usize, token: &[u8], is_of_domain: bool) -> Option<(String, PasswordAttempt)> {
         let server = &self.connection.server;
         let (from, now_ns) = (self.connection.handle.peer.remote.ip(), self.request.now.mono_ns);
         let setup = &self.connection.setups[at];
         let user = setup.acceptor.as_ref()?.claimed(token, &Users(server))?;
         // A binding is signed with the session's key, which only its user has. But it must not serve to try
         // the passwords of other users.
-        let is_own = setup.purpose == Purpose::Bind && fold_name(setup.session.user_name()) == user;
+        let own = match (is_of_domain, setup.session.user_name().split_once('\\')) {
+            (true, Some((_, name))) => Some(name),
+            (true, None) => None,
+            (false, _) => Some(setup.session.user_name()),
+        };
+        let is_own = setup.purpose == Purpose::Bind && own.is_some_and(|own| fold_name(own) == user);
         let delay_ns = server.config().guess_delay_ns;
         if is_own || delay_ns == 0 {
             return None;

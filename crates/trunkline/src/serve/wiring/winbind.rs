@@ -116,7 +116,6 @@ mod tests {
             workstation: "",
             challenge: [0; 8],
             nt_response: &[],
-            lm_response: &[],
         };
         let refusal = pass_through().log_on(&logon).unwrap_err();
         assert_eq!(refusal.kind, PassThroughRefusalKind::Unavailable);
