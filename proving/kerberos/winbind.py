@@ -66,7 +66,9 @@ class Winbind:
     def begin(self) -> None:
         """Start the daemon and wait until it has reached the domain."""
         with (self.directory / "output").open("ab") as log:
-            command = ["winbindd", "--foreground", "--no-process-group", f"--configfile={self.settings}"]
+            # In a process namespace of its own, nothing that it has started outlives it.
+            command = ["unshare", "--pid", "--fork", "--kill-child", "winbindd", "--foreground", "--no-process-group",
+                       f"--configfile={self.settings}"]
             self._process = subprocess.Popen(self.inside(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment())
         until = time.monotonic() + START_S
         while self._wbinfo("-t").returncode:
