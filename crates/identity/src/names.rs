@@ -75,7 +75,9 @@ impl Domain {
         Domain { realm: realm.to_uppercase().into(), netbios, suffixes: Vec::new(), sid: None }
     }
 
-    fn is_named(&self, name: &str) -> bool {
+    /// Whether this is the domain's NetBIOS or DNS name.
+    #[must_use]
+    pub fn is_named(&self, name: &str) -> bool {
         let is_netbios = self.netbios.as_deref().is_some_and(|own| own.eq_ignore_ascii_case(name));
         is_netbios || self.realm.eq_ignore_ascii_case(name)
     }

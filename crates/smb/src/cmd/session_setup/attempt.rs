@@ -58,12 +58,12 @@ impl LogOn<'_, '_> {
 
     /// Passes a token to the blocking pool, with the exchange that it belongs to.
     fn judge_on_pool(&mut self, at: usize, token: &[u8]) -> Stop {
-        let attempt = match self.attempt(at, token, true) {
-            Some((user, one)) => match self.connection.server.password_delays.begin(one) {
-                AttemptOutcome::Judged(pending) => Some(pending),
-                AttemptOutcome::Later(queued) => return Stop::Park(ParkReason::LogOnDelay(queued)),
-                AttemptOutcome::Refused => return self.refuse_attempt(at, &user),
-            },
+        let user = self.claimed(at, token);
+        let one = user.as_deref().and_then(|user| self.attempt(at, user, true));
+        let attempt = match one.map(|one| self.connection.server.password_delays.begin(one)) {
+            Some(AttemptOutcome::Judged(pending)) => Some(pending),
+            Some(AttemptOutcome::Later(queued)) => return Stop::Park(ParkReason::LogOnDelay(queued)),
+            Some(AttemptOutcome::Refused) => return self.refuse_attempt(at, &user.unwrap_or_default()),
             None => None,
         };
         let setup = &mut self.connection.setups[at];
@@ -73,9 +73,7 @@ impl LogOn<'_, '_> {
         let (server, token, now) = (self.connection.server.clone(), token.to_vec(), self.request.now);
         let resolver = self.config.principal_resolver();
         Stop::Park(ParkReason::LogOn(Box::new(move || {
-            let users = Users(&server);
-            let user = acceptor.claimed(&token, &users);
-            let step = acceptor.step(&token, &users, now);
+            let step = acceptor.step(&token, &Users(&server), now);
             if let Some(attempt) = attempt {
                 attempt.end(has_failed(&step));
             }
@@ -88,32 +86,35 @@ impl LogOn<'_, '_> {
     fn judge_password(&mut self, at: usize, token: &[u8]) -> Result<(Step, Option<String>), Stop> {
         let (server, now) = (self.connection.server.clone(), self.request.now);
         let users = Users(&server);
-        let attempt = self.attempt(at, token, false);
+        let user = self.claimed(at, token);
+        let attempt = user.as_deref().and_then(|user| self.attempt(at, user, false));
         let acceptor = &mut self.connection.setups[at].acceptor;
         let acceptor = acceptor.as_mut().ok_or(NtStatus::REQUEST_NOT_ACCEPTED)?;
-        let Some((user, one)) = attempt else {
-            let claimed = acceptor.claimed(token, &users);
-            return Ok((acceptor.step(token, &users, now), claimed));
-        };
+        let Some(one) = attempt else { return Ok((acceptor.step(token, &users, now), user)) };
         let tried = server.password_delays.judge(one, || {
             let step = acceptor.step(token, &users, now);
             let has_failed = has_failed(&step);
             (step, has_failed)
         });
         match tried {
-            AttemptOutcome::Judged(step) => Ok((step, Some(user))),
+            AttemptOutcome::Judged(step) => Ok((step, user)),
             AttemptOutcome::Later(queued) => Err(Stop::Park(ParkReason::LogOnDelay(queued))),
-            AttemptOutcome::Refused => Err(self.refuse_attempt(at, &user)),
+            AttemptOutcome::Refused => Err(self.refuse_attempt(at, &user.unwrap_or_default())),
         }
     }
 
-    /// The attempt at the password of a user that a token is, if failures delay it. `is_of_domain` says
-    /// whether it is a user of the domain.
-    fn attempt(&mut self, at: usize, token: &[u8], is_of_domain: bool) -> Option<(String, PasswordAttempt)> {
+    /// The user whose password a token proves.
+    fn claimed(&self, at: usize, token: &[u8]) -> Option<String> {
+        let acceptor = self.connection.setups[at].acceptor.as_ref()?;
+        acceptor.claimed(token, &Users(&self.connection.server))
+    }
+
+    /// The attempt at the password of `user`, if failures delay it. `is_of_domain` says whether it is a user
+    /// of the domain.
+    fn attempt(&mut self, at: usize, user: &str, is_of_domain: bool) -> Option<PasswordAttempt> {
         let server = &self.connection.server;
         let (from, now_ns) = (self.connection.handle.peer.remote.ip(), self.request.now.mono_ns);
         let setup = &self.connection.setups[at];
-        let user = setup.acceptor.as_ref()?.claimed(token, &Users(server))?;
         // A binding is signed with the session's key, which only its user has. But it must not serve to try
         // the passwords of other users.
         let own = match (is_of_domain, setup.session.user_name().split_once('\\')) {
@@ -126,10 +127,10 @@ impl LogOn<'_, '_> {
         if is_own || delay_ns == 0 {
             return None;
         }
-        let key = server.password_delays.key(&user, from);
+        let key = server.password_delays.key(user, from);
         let waiter = self.connection.waiter_for(self.request);
         let queued = self.request.queued_attempt.take();
-        Some((user, PasswordAttempt { key, queued, waiter, delay_ns, now_ns }))
+        Some(PasswordAttempt { key, queued, waiter, delay_ns, now_ns })
     }
 
     /// Refuses an attempt, since too many wait.

@@ -88,9 +88,9 @@ impl DomainIds {
 
     /// `DOMAIN\name` in the joined domain; none for another domain.
     fn nt_name(&self, domain: &str, name: &str) -> Option<String> {
-        let own = self.account_domain()?;
-        let is_own = own.name.eq_ignore_ascii_case(domain) || own.dns_name.eq_ignore_ascii_case(domain);
-        (is_own && !name.is_empty()).then(|| format!("{}\\{name}", own.name))
+        let own = self.resolver().settings().domains.own.as_ref().filter(|own| own.is_named(domain))?;
+        let netbios = own.netbios.as_ref().filter(|_| own.sid.is_some() && !name.is_empty())?;
+        Some(format!("{netbios}\\{name}"))
     }
 }
 

@@ -4,10 +4,9 @@
 
 use std::sync::Arc;
 
+use ::identity::Domain;
 use ::identity::winbind::Winbind;
-use auth::{
-    DomainLogon, Names, NetworkLogon, PassThrough, PassThroughRefusal, PassThroughRefusalKind, fold_name,
-};
+use auth::{DomainLogon, Names, NetworkLogon, PassThrough, PassThroughRefusal, PassThroughRefusalKind};
 use smb::{DomainMember, PrincipalResolver};
 
 use crate::config::Config;
@@ -29,7 +28,8 @@ pub fn configure(config: &Config, resolver: Arc<dyn PrincipalResolver>) -> Optio
         dns_computer: server.name.value.clone(),
         dns_domain: realm.to_lowercase(),
     };
-    let pass_through = Arc::new(DomainPassThrough { winbind, netbios_name, realm: realm.clone() });
+    let domain = Domain::new(realm, Some(&netbios_name));
+    let pass_through = Arc::new(DomainPassThrough { winbind, domain });
     Some(DomainMember { names, pass_through, resolver })
 }
 
@@ -37,23 +37,15 @@ pub fn configure(config: &Config, resolver: Arc<dyn PrincipalResolver>) -> Optio
 struct DomainPassThrough {
     /// winbindd, or the reason why it cannot be asked.
     winbind: Result<Winbind, String>,
-    netbios_name: String,
-    realm: String,
-}
-
-impl DomainPassThrough {
-    fn is_own(&self, domain: &str) -> bool {
-        let domain = fold_name(domain);
-        domain == fold_name(&self.netbios_name) || domain == fold_name(&self.realm)
-    }
+    domain: Domain,
 }
 
 impl PassThrough for DomainPassThrough {
     fn covers(&self, user: &str, domain: &str) -> bool {
         match (user.rsplit_once('@'), user.split_once('\\')) {
-            (Some((_, realm)), _) => self.is_own(realm),
-            (None, Some((domain, _))) => self.is_own(domain),
-            (None, None) => self.is_own(domain),
+            (Some((_, realm)), _) => self.domain.is_named(realm),
+            (None, Some((domain, _))) => self.domain.is_named(domain),
+            (None, None) => self.domain.is_named(domain),
         }
     }
 
@@ -62,7 +54,7 @@ impl PassThrough for DomainPassThrough {
             format!(
                 "{why}. Users of {} can log on with Kerberos if they call the server by its name; \
                  `ntlm = \"local\"` in `[domain]` keeps NTLM to local users",
-                self.realm
+                self.domain.realm
             )
         };
         let winbind = self.winbind.as_ref().map_err(|why| PassThroughRefusal {
@@ -83,8 +75,7 @@ mod tests {
     fn pass_through() -> DomainPassThrough {
         DomainPassThrough {
             winbind: Err("no library".to_owned()),
-            netbios_name: "CORP".to_owned(),
-            realm: "CORP.EXAMPLE".to_owned(),
+            domain: Domain::new("CORP.EXAMPLE", Some("CORP")),
         }
     }
 
