@@ -26,7 +26,7 @@ from proving.harness.tally import Tally, skip_whole_suite
 from proving.kerberos import realm as plain
 from proving.kerberos import winbind
 from proving.kerberos.active_directory import MEMBER, PASSWORD, WORKGROUP, ActiveDirectory
-from proving.kerberos.network import Missing, environment
+from proving.kerberos.network import Missing, end_process, environment
 
 SUITE = "domain"
 # The most that a join may take (number 1 of the issue), and a command with a dead controller beside one that answers.
@@ -172,12 +172,7 @@ class Served:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        end_process(self._process, 20)
 
 
 def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:

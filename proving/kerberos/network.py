@@ -26,6 +26,16 @@ def environment() -> dict[str, str]:
     return dict(os.environ, PATH=_PATH, LC_ALL="C.UTF-8")
 
 
+def end_process(process: subprocess.Popen[bytes], limit_s: float) -> None:
+    """Ask a process to end, and kill it after the time limit."""
+    process.terminate()
+    try:
+        process.wait(limit_s)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(10)
+
+
 class RealmNetwork:
     """The namespace; a context manager.
 

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import Protocol, Self
 
+from proving.kerberos.network import end_process
+
 PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local", "kinit")
 AES = "aes256-cts-hmac-sha1-96:normal"
 # Debian keeps the KDC's programs where only root's path leads.
@@ -124,12 +126,7 @@ class Realm:
 
     def close(self) -> None:
         """End the KDC."""
-        self._kdc.terminate()
-        try:
-            self._kdc.wait(10)
-        except subprocess.TimeoutExpired:
-            self._kdc.kill()
-            self._kdc.wait(10)
+        end_process(self._kdc, 10)
 
     def __enter__(self) -> Self:
         return self

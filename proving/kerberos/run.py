@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
 from proving.kerberos import realm as realms
+from proving.kerberos.network import end_process
 from proving.kerberos.realm import Realm
 
 SUITE, DOMAIN, HOST = "kerberos", "kerberos.test", "files.kerberos.test"
@@ -94,12 +95,7 @@ class Server:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        end_process(self._process, 20)
 
 
 def smbclient(port: int, ticket: dict[str, str], *options: str, host: str = HOST, clock: str = "") -> subprocess.CompletedProcess[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol, Self
 
 from proving.kerberos.active_directory import ADMINISTRATOR, PASSWORD, ActiveDirectory, with_winbindd
-from proving.kerberos.network import environment
+from proving.kerberos.network import end_process, environment
 
 # The name of the member, and of its machine account.
 NAME = "wb"
@@ -83,12 +83,7 @@ class Winbind:
         """End the daemon."""
         if self._process is None:
             return
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait(10)
+        end_process(self._process, 10)
         self._process = None
 
     def __exit__(self, *_: object) -> None:
