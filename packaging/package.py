@@ -39,6 +39,7 @@ LAYOUT = {
     "usr/lib/firewalld/services": ["packaging/firewalld/trunkline.xml"],
     "usr/share/bash-completion/completions": ["{manual}/bash/trunkline.bash"],
     "usr/share/fish/vendor_completions.d": ["{manual}/fish/trunkline.fish"],
+    "usr/lib/systemd/system": ["packaging/systemd/trunkline-domain-renew.*"],
     "usr/share/trunkline": ["packaging/systemd/home-shares.conf"],
     "usr/share/trunkline/dashboards": ["dashboards/trunkline.json"],
     "usr/share/doc/trunkline": ["README.md", "SEMANTICS.md", "SECURITY.md"],

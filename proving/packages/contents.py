@@ -12,9 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 MOST_DEB_BYTES = 9_000_000
 # The C library of the oldest release that the packages are for, Debian 12, and the versions that they ask for.
 NEWEST_GLIBC, NEEDED_GLIBC = (2, 36), (2, 34)
+UNITS = ("trunkline.service", "trunkline-domain-renew.service", "trunkline-domain-renew.timer")
 SHIPPED = """
 etc/apparmor.d/trunkline etc/trunkline/trunkline.toml usr/bin/trunkline usr/lib/firewalld/services/trunkline.xml
-usr/lib/systemd/system/trunkline.service usr/lib/sysusers.d/trunkline.conf usr/share/bash-completion/completions/trunkline
+usr/lib/systemd/system/trunkline.service usr/lib/systemd/system/trunkline-domain-renew.service
+usr/lib/systemd/system/trunkline-domain-renew.timer usr/lib/sysusers.d/trunkline.conf usr/share/bash-completion/completions/trunkline
 usr/share/doc/trunkline/NOTICES.gz usr/share/doc/trunkline/README.md usr/share/doc/trunkline/changelog.Debian.gz
 usr/share/doc/trunkline/changelog.gz usr/share/doc/trunkline/copyright usr/share/doc/trunkline/docs/install.md
 usr/share/fish/vendor_completions.d/trunkline.fish usr/share/man/man1/trunkline.1.gz usr/share/man/man1/trunkline-serve.1.gz
@@ -127,10 +129,12 @@ def tar(package: Path) -> str:
 
 
 def unit(tree: Path) -> str:
-    """systemd finds no mistake in the unit."""
-    text = (tree / "usr/lib/systemd/system/trunkline.service").read_text()
+    """systemd finds no mistake in the units."""
     with tempfile.TemporaryDirectory(prefix="proof-unit-") as directory:
-        copy = Path(directory) / "trunkline.service"
-        copy.write_text(text.replace("/usr/bin/trunkline", str(tree / "usr/bin/trunkline")))
-        said = output("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", copy)
-    return said if "trunkline.service" in said else ""
+        copies = []
+        for name in UNITS:
+            copies.append(Path(directory) / name)
+            text = (tree / "usr/lib/systemd/system" / name).read_text()
+            copies[-1].write_text(text.replace("/usr/bin/trunkline", str(tree / "usr/bin/trunkline")))
+        said = output("systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *copies)
+    return said if "trunkline" in said else ""

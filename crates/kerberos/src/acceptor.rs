@@ -7,7 +7,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use crate::ap_req;
-use crate::credentials::AcceptorCredentials;
+use crate::credentials::{AcceptorCredentials, AcceptorKeys};
 use crate::encryption_type::EncryptionType;
 use crate::error::{Cause, GssError};
 use crate::library::{Context, flags};
@@ -19,7 +19,8 @@ const PAC_ATTRIBUTE: &str = "urn:mspac:";
 pub struct AcceptorContext {
     credentials: Arc<AcceptorCredentials>,
     context: Context,
-    has_begun: bool,
+    /// The type of the ticket's encryption, after the first token.
+    ticket_type: Option<EncryptionType>,
 }
 
 /// The result of a token.
@@ -69,21 +70,25 @@ impl AcceptorContext {
     #[must_use]
     pub fn new(credentials: &Arc<AcceptorCredentials>) -> AcceptorContext {
         let context = Context::new(credentials.library());
-        AcceptorContext { credentials: Arc::clone(credentials), context, has_begun: false }
+        AcceptorContext { credentials: Arc::clone(credentials), context, ticket_type: None }
     }
 
-    /// Takes the client's next token. This reads the keytab and writes the replay cache, so it may block.
+    /// Takes the client's next token. This looks at the keytab and writes the replay cache, so it may block.
     ///
     /// # Errors
     /// The reason why the client is refused. The context is of no use afterwards.
     pub fn step(&mut self, token: &[u8]) -> Result<Accepted, GssError> {
-        if !std::mem::replace(&mut self.has_begun, true) {
-            let types = ap_req::encryption_types(token);
-            let types = types.ok_or_else(|| GssError::local("gss_accept_sec_context", Cause::BadToken))?;
-            types.into_iter().try_for_each(|kind| self.credentials.check(kind))?;
-        }
-        let credentials = &self.credentials;
-        let turn = credentials.with_own(|credential| self.context.accept(credential, token))?;
+        let ticket_type = match self.ticket_type {
+            Some(known) => known,
+            None => {
+                let types = ap_req::encryption_types(token);
+                let types = types.ok_or_else(|| GssError::local("gss_accept_sec_context", Cause::BadToken))?;
+                types.into_iter().try_for_each(|kind| self.credentials.check(kind))?;
+                *self.ticket_type.insert(types[0])
+            }
+        };
+        let (credentials, keys) = (&self.credentials, self.credentials.keys());
+        let turn = credentials.with_own(&keys, |credential| self.context.accept(credential, token))?;
         let Some(name) = turn.client.filter(|_| turn.is_established) else {
             return Ok(Accepted::Continue(turn.token));
         };
@@ -96,7 +101,7 @@ impl AcceptorContext {
         };
         let client = Client {
             principal: name.text()?,
-            service: self.context.service()?.text()?,
+            service: self.service(&keys, ticket_type)?,
             session_key,
             encryption_type,
             lifetime: Duration::from_secs(turn.lifetime_s.into()),
@@ -104,6 +109,15 @@ impl AcceptorContext {
             is_mutual: turn.flags & flags::MUTUAL != 0,
         };
         Ok(Accepted::Done { reply: turn.token, client })
+    }
+
+    /// The service that the ticket is for. Each name that the library gives costs three contexts of
+    /// `libkrb5`, so it is asked only where the keys leave a choice.
+    fn service(&self, keys: &AcceptorKeys, ticket_type: EncryptionType) -> Result<String, GssError> {
+        let told = || self.context.service()?.text();
+        let Some(known) = keys.service(ticket_type) else { return told() };
+        debug_assert_eq!(told().as_deref(), Ok(known));
+        Ok(known.to_owned())
     }
 
     /// The message integrity code of a message, after the client is authenticated.

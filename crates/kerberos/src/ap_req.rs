@@ -21,7 +21,8 @@ const OBJECT_IDENTIFIER: u8 = 0x06;
 const TOK_ID: [u8; 2] = [1, 0];
 
 /// The encryption types of ticket and authenticator, or `None` if the token is no AP-REQ.
-pub(crate) fn encryption_types(token: &[u8]) -> Option<[EncryptionType; 2]> {
+#[must_use]
+pub fn encryption_types(token: &[u8]) -> Option<[EncryptionType; 2]> {
     let request = match token.first()? {
         &AP_REQ => token,
         _ => {

@@ -5,10 +5,10 @@
 //! [`InitiatorContext`]. Failures are [`GssError`]s, which say what is wrong and what mends it.
 //!
 //! [`pac`] parses the authorization data that Active Directory puts into a ticket (MS-PAC). It parses
-//! hostile bytes and never panics.
+//! hostile bytes and never panics. So does [`ap_req`], which looks at a client's first token.
 
 mod acceptor;
-mod ap_req;
+pub mod ap_req;
 mod credentials;
 mod encryption_type;
 mod error;

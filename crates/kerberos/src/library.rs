@@ -1,8 +1,11 @@
-//! MIT's `libgssapi_krb5`, loaded at run time: the only file of this crate with `unsafe`.
+//! MIT's `libgssapi_krb5`, loaded at run time. This file and [`keytab`] are the only ones of this crate with
+//! `unsafe`.
 //!
 //! [`Library::load`] finds the library. The types [`Name`], [`Credential`] and [`Context`] own the objects of
 //! the library and release them. Their methods are the calls of RFC 2744, RFC 5588 and RFC 6680 in safe form.
 //! The files beside this one put them together.
+
+pub(crate) mod keytab;
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -125,22 +128,22 @@ pub(crate) enum NameForm {
     Principal,
 }
 
-/// Declares the table of the library's functions and its constructor.
+/// Declares the table of a library's functions and its constructor.
 macro_rules! functions {
-    ($($name:ident: fn($($argument:ty),* $(,)?);)*) => {
+    ($table:ident: $result:ty; $($name:ident: fn($($argument:ty),* $(,)?);)*) => {
         /// The functions of the library.
-        struct Functions {
-            $($name: unsafe extern "C" fn($($argument),*) -> OmUint32,)*
+        struct $table {
+            $($name: unsafe extern "C" fn($($argument),*) -> $result,)*
         }
 
-        impl Functions {
-            fn find(library: *mut c_void) -> Result<Functions, NotInstalled> {
+        impl $table {
+            fn find(library: *mut c_void) -> Result<$table, NotInstalled> {
                 $(let $name = symbol(library, concat!(stringify!($name), "\0"))?;)*
-                Ok(Functions {
+                Ok($table {
                     // SAFETY: the library's headers declare each function with this signature, and a pointer
                     // to a function has the size of a pointer to data on every platform with dlopen.
                     $($name: unsafe {
-                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> OmUint32>(
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($argument),*) -> $result>(
                             $name,
                         )
                     },)*
@@ -149,8 +152,10 @@ macro_rules! functions {
         }
     };
 }
+use functions;
 
 functions! {
+    Functions: OmUint32;
     gss_import_name: fn(*mut OmUint32, *const Buffer, *const Oid, *mut Object);
     gss_display_name: fn(*mut OmUint32, Object, *mut Buffer, *mut *const Oid);
     gss_release_name: fn(*mut OmUint32, *mut Object);
@@ -197,6 +202,8 @@ fn symbol(library: *mut c_void, name: &'static str) -> Result<*mut c_void, NotIn
 /// MIT's GSSAPI library. It is never unloaded.
 pub struct Library {
     functions: Functions,
+    /// None if `libkrb5` lacks a function.
+    keytabs: Option<Arc<keytab::Keytabs>>,
 }
 
 impl std::fmt::Debug for Library {
@@ -246,7 +253,13 @@ impl Library {
             };
             return Err(NotInstalled { reason });
         }
-        Ok(Arc::new(Library { functions: Functions::find(library)? }))
+        let keytabs = keytab::Keytabs::load().ok().map(Arc::new);
+        Ok(Arc::new(Library { functions: Functions::find(library)?, keytabs }))
+    }
+
+    /// Copies a keytab into memory, if it has keys and can be read.
+    pub(crate) fn copy_keytab(&self, file: &Path) -> Option<keytab::MemoryKeytab> {
+        keytab::MemoryKeytab::copy(self.keytabs.as_ref()?, file)
     }
 
     /// Makes a name from its text.

@@ -273,7 +273,8 @@ impl Pac {
     /// The groups that give rights: the primary group, then the enabled ones in their order, each once.
     #[must_use]
     pub fn enabled_groups(&self) -> Vec<Sid> {
-        let mut seen = std::collections::HashSet::from([self.user]);
+        let mut seen = std::collections::HashSet::with_capacity(self.groups.len() + 2);
+        seen.insert(self.user);
         let enabled = self.groups.iter().filter(|group| group.attributes.is_enabled());
         let all = std::iter::once(self.primary_group).chain(enabled.map(|group| group.sid));
         all.filter(|sid| seen.insert(*sid)).collect()

@@ -44,8 +44,8 @@ fn request(host: &str, kind: EncryptionType, version: u8) -> Vec<u8> {
     der(0x60, &token.concat())
 }
 
-/// A keytab (MIT's format, version 2) with a key of `cifs/box` and of one more host.
-fn write_keytab(path: &Path) {
+/// A keytab (MIT's format, version 2) with a key of `cifs/box` and of one more host, of this version.
+fn write_keytab(path: &Path, version: u8) {
     let mut bytes = vec![5, 2];
     let counted = |text: &str| {
         [&u16::try_from(text.len()).expect("it is short").to_be_bytes(), text.as_bytes()].concat()
@@ -57,7 +57,7 @@ fn write_keytab(path: &Path) {
                 entry.extend(counted(text));
             }
             // Name type, time stamp, key version, type and length of the key.
-            entry.extend([0, 0, 0, 1, 0, 0, 0, 0, KEY_VERSION]);
+            entry.extend([0, 0, 0, 1, 0, 0, 0, 0, version]);
             let len = if kind == EncryptionType::Rc4 { 16_u16 } else { 32 };
             entry.extend(u16::try_from(kind.number()).expect("a small number").to_be_bytes());
             entry.extend(len.to_be_bytes());
@@ -70,7 +70,7 @@ fn write_keytab(path: &Path) {
 }
 
 /// Runs a test with the credentials of the keytab, unless this host lacks the library.
-fn with_credentials(test: impl FnOnce(&Arc<AcceptorCredentials>)) {
+fn with_credentials(test: impl FnOnce(&Arc<AcceptorCredentials>, &Path)) {
     let library = match Library::load() {
         Ok(library) => library,
         Err(why) => return eprintln!("not tested: {why}"),
@@ -79,9 +79,9 @@ fn with_credentials(test: impl FnOnce(&Arc<AcceptorCredentials>)) {
     let (keytab, cache) = (directory.path().join("keytab"), directory.path().join("cache"));
     let missing = AcceptorCredentials::new(&library, &keytab, &cache, &EncryptionType::AES);
     assert_eq!(missing.expect_err("it is missing").cause(), Cause::NoKeytab);
-    write_keytab(&keytab);
+    write_keytab(&keytab, KEY_VERSION);
     let credentials = AcceptorCredentials::new(&library, &keytab, &cache, &EncryptionType::AES);
-    test(&Arc::new(credentials.expect("the keytab can be read")));
+    test(&Arc::new(credentials.expect("the keytab can be read")), &keytab);
 }
 
 fn refusal(credentials: &Arc<AcceptorCredentials>, token: &[u8]) -> GssError {
@@ -94,7 +94,7 @@ fn refusal(credentials: &Arc<AcceptorCredentials>, token: &[u8]) -> GssError {
 
 #[test]
 fn every_kind_of_bad_ticket_has_its_cause() {
-    with_credentials(|credentials| {
+    with_credentials(|credentials, _| {
         let aes = EncryptionType::Aes256Sha1;
         for (token, cause) in [
             (request("box", aes, KEY_VERSION), Cause::WrongKey),
@@ -114,7 +114,7 @@ fn every_kind_of_bad_ticket_has_its_cause() {
 
 #[test]
 fn no_cut_or_changed_bytes_get_in() {
-    with_credentials(|credentials| {
+    with_credentials(|credentials, _| {
         let good = request("box", EncryptionType::Aes256Sha1, KEY_VERSION);
         for length in 0..good.len() {
             refusal(credentials, &good[..length]);
@@ -128,5 +128,26 @@ fn no_cut_or_changed_bytes_get_in() {
             Ok(())
         });
         outcome.expect("no token gets in");
+    });
+}
+
+#[test]
+fn a_keytab_that_changes_counts_at_once() {
+    with_credentials(|credentials, keytab| {
+        let cause = |version| refusal(credentials, &request("box", EncryptionType::Aes256Sha1, version)).cause();
+        let next = KEY_VERSION + 1;
+        assert_eq!((cause(KEY_VERSION), cause(next)), (Cause::WrongKey, Cause::NoSuchKey));
+        // In place, as `ktadd` does, and as long as before.
+        write_keytab(keytab, next);
+        assert_eq!((cause(KEY_VERSION), cause(next)), (Cause::NoSuchKey, Cause::WrongKey));
+        // By another file, as `trunkline domain renew` does.
+        let other = keytab.with_extension("new");
+        write_keytab(&other, KEY_VERSION);
+        std::fs::rename(&other, keytab).expect("the keytab is replaced");
+        assert_eq!((cause(KEY_VERSION), cause(next)), (Cause::WrongKey, Cause::NoSuchKey));
+        std::fs::remove_file(keytab).expect("the keytab is removed");
+        assert_eq!(cause(KEY_VERSION), Cause::NoKeytab);
+        write_keytab(keytab, next);
+        assert_eq!((cause(KEY_VERSION), cause(next)), (Cause::NoSuchKey, Cause::WrongKey));
     });
 }
