@@ -82,7 +82,8 @@ impl AcceptorContext {
             Some(known) => known,
             None => {
                 let types = ap_req::encryption_types(token);
-                let types = types.ok_or_else(|| GssError::local("gss_accept_sec_context", Cause::BadToken))?;
+                let types =
+                    types.ok_or_else(|| GssError::local("gss_accept_sec_context", Cause::BadToken))?;
                 types.into_iter().try_for_each(|kind| self.credentials.check(kind))?;
                 *self.ticket_type.insert(types[0])
             }

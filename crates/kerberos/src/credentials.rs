@@ -227,7 +227,8 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let stamp = FileStamp::of(file.path()).unwrap();
         assert!(!stamp.is_settled(), "it was written just now");
-        let ago = |seconds: i128| FileStamp { changed_ns: stamp.changed_ns - seconds * 1_000_000_000, ..stamp };
+        let ago =
+            |seconds: i128| FileStamp { changed_ns: stamp.changed_ns - seconds * 1_000_000_000, ..stamp };
         assert!(ago(10).is_settled() && !ago(-3600).is_settled());
         assert_eq!(FileStamp::of(file.path()), Some(stamp));
         std::fs::write(file.path(), b"keys").unwrap();

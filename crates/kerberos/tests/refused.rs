@@ -134,7 +134,8 @@ fn no_cut_or_changed_bytes_get_in() {
 #[test]
 fn a_keytab_that_changes_counts_at_once() {
     with_credentials(|credentials, keytab| {
-        let cause = |version| refusal(credentials, &request("box", EncryptionType::Aes256Sha1, version)).cause();
+        let cause =
+            |version| refusal(credentials, &request("box", EncryptionType::Aes256Sha1, version)).cause();
         let next = KEY_VERSION + 1;
         assert_eq!((cause(KEY_VERSION), cause(next)), (Cause::WrongKey, Cause::NoSuchKey));
         // In place, as `ktadd` does, and as long as before.

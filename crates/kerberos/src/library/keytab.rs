@@ -218,9 +218,7 @@ impl MemoryKeytab {
         // The library puts each new entry before the others.
         let added = entries.iter_mut().rev().all(|entry| {
             // SAFETY: all pointers are valid for the call, which copies the entry.
-            unsafe {
-                (context.functions().krb5_kt_add_entry)(context.context, keytab, &mut entry.entry) == 0
-            }
+            unsafe { (context.functions().krb5_kt_add_entry)(context.context, keytab, &mut entry.entry) == 0 }
         });
         drop(entries);
         let copy = MemoryKeytab { context, keytab, name, services };
