@@ -144,8 +144,8 @@ fn kerberos(data: &[u8]) {
     }
 }
 
-/// A SPNEGO token: for the parser, for a server before and after its challenge, for one with Kerberos, and for
-/// a client.
+/// A SPNEGO token: for the parser, for a server before and after its challenge, for one with Kerberos, and
+/// for a client.
 pub fn spnego(data: &[u8]) {
     let _ = tokens::parse(data);
     let _ = ap_req::encryption_types(data);

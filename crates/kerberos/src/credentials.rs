@@ -13,8 +13,8 @@ use crate::error::GssError;
 use crate::library::keytab::MemoryKeytab;
 use crate::library::{Credential, Library, NameForm, Usage, store_path};
 
-/// A server's credentials: all keys of its keytab. New keys count at once, since each log-on looks whether the
-/// file has changed.
+/// A server's credentials: all keys of its keytab. New keys count at once, since each log-on looks whether
+/// the file has changed.
 pub struct AcceptorCredentials {
     library: Arc<Library>,
     keytab: PathBuf,
@@ -127,7 +127,7 @@ impl AcceptorKeys {
     }
 }
 
-/// What tells one state of a file from another.
+/// The marks that tell one state of a file from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FileStamp {
     device: u64,
