@@ -4,15 +4,15 @@
 //! own, and callers wait for a bounded time.
 
 use std::ffi::CString;
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Instant;
 
 use nix::unistd;
 
 use crate::names::{AccountKey, Domains};
-use crate::source::{AccountSource, Silent, SourceGroup, SourceUser};
+use crate::source::{AccountSource, SilenceScope, Silent, SourceGroup, SourceUser};
 
 /// The number of calls of NSS at one time. More of them wait.
 const THREADS: usize = 4;
@@ -145,9 +145,16 @@ impl HostAccounts {
         deadline: Instant,
         call: impl FnOnce(&dyn HostDatabase) -> std::io::Result<T> + Send + 'static,
     ) -> Result<T, Silent> {
-        let silent = |reason: String| Silent { source_name: SOURCE_NAME.to_owned(), reason };
+        let silent = |reason: String| Silent {
+            source_name: SOURCE_NAME.to_owned(),
+            reason,
+            scope: SilenceScope::Account,
+        };
         let (result, answer) = sync_channel(1);
+        let begun = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&begun);
         let job: NssCall = Box::new(move |database| {
+            begins.store(true, Ordering::Release);
             // Nobody may wait any more.
             let _ = result.send(call(database));
         });
@@ -157,7 +164,10 @@ impl HostAccounts {
         match answer.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(result) => result.map_err(|error| silent(error.to_string())),
             Err(RecvTimeoutError::Timeout) => {
-                Err(silent("no answer in time; check the modules in nsswitch.conf".to_owned()))
+                let late = silent("no answer in time; check the modules in nsswitch.conf".to_owned());
+                // All threads are in calls that do not return.
+                let scope = if begun.load(Ordering::Acquire) { late.scope } else { SilenceScope::Source };
+                Err(Silent { scope, ..late })
             }
             Err(RecvTimeoutError::Disconnected) => Err(silent("the call ended without an answer".to_owned())),
         }

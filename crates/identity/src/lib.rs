@@ -28,4 +28,4 @@ pub use error::IdentityError;
 pub use local::{LocalUser, LocalUsers};
 pub use names::{AccountKey, Domain, Domains};
 pub use resolver::{Found, PacLogon, Resolver, Settings, TicketLogon};
-pub use source::{AccountSource, Resting, Silent, SourceGroup, SourceUser};
+pub use source::{AccountSource, Resting, SilenceScope, Silent, SourceGroup, SourceUser};

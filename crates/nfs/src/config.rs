@@ -70,8 +70,23 @@ pub struct ServerConfig {
 
 /// The groups of users, from the server's side. Option `--manage-gids` of rpc.mountd(8) is the same.
 pub trait ManagedGids: Send + Sync {
-    /// The groups of a user without the primary one. None for a user without any known group. May block.
-    fn groups(&self, uid: u32) -> Option<Vec<u32>>;
+    /// The groups of a user without the primary one. None for a user whom no source knows. May block for
+    /// some seconds.
+    ///
+    /// # Errors
+    /// [`NoGroups`]. The user then gets no access, since an entry may deny one of the groups.
+    fn groups(&self, uid: u32) -> Result<Option<Vec<u32>>, NoGroups>;
+}
+
+/// The reason why the groups of a user are not known.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoGroups {
+    /// A source does not answer.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The sources refuse the user.
+    #[error("{0}")]
+    Refused(String),
 }
 
 /// A share as NFS clients see it.

@@ -41,5 +41,5 @@ pub mod server;
 pub mod state;
 pub mod status;
 
-pub use config::{Export, ManagedGids, Network, ServerConfig, Squash};
+pub use config::{Export, ManagedGids, Network, NoGroups, ServerConfig, Squash};
 pub use server::Server;

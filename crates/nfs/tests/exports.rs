@@ -192,3 +192,43 @@ fn what_is_open_goes_on_when_its_export_is_served_from_elsewhere_and_all_else_th
     // The test's own reference and the world's. The new world has none.
     assert_eq!((old.open_count(), std::sync::Arc::strong_count(&old)), (0, 2), "nobody holds it any more");
 }
+
+/// A source of groups that answers as the test says.
+struct Groups(std::sync::Mutex<Result<Option<Vec<u32>>, nfs::NoGroups>>);
+
+impl nfs::ManagedGids for Groups {
+    fn groups(&self, _: u32) -> Result<Option<Vec<u32>>, nfs::NoGroups> {
+        self.0.lock().expect("the lock").clone()
+    }
+}
+
+// RFC 8881 15.1.1.3
+#[test]
+fn a_user_whose_groups_are_not_known_comes_again_and_gives_back_what_it_has() {
+    let mut world = NfsTestServer::new();
+    let silent = || Err(nfs::NoGroups::Unavailable("silent".to_owned()));
+    let source = std::sync::Arc::new(Groups(Ok(Some(vec![5])).into()));
+    let set = |groups| *source.0.lock().expect("the lock") = groups;
+    let managed: std::sync::Arc<dyn nfs::ManagedGids> = std::sync::Arc::<Groups>::clone(&source);
+    change(&world, |export| (export.squash, export.manage_gids) = (Squash::None, Some(managed.clone())));
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let (file, stateid) = client.create(&mut wire, b"file");
+    client.on(&mut wire, &file, &[writing(stateid, 0, b"data")]).ok();
+    // The groups of a minute ago do not count any more, and there are no newer ones.
+    set(silent());
+    let second = 1_000_000_000;
+    for (after_s, wanted) in [(31, NfsStat::Delay), (59, NfsStat::Delay), (2, NfsStat::Access)] {
+        world.now.mono_ns += after_s * second;
+        wire.now = world.now;
+        let found = client.on(&mut wire, &file, &[writing(stateid, 0, b"more")]).status();
+        assert_eq!(found, wanted, "after {after_s} s");
+        let entered = client.run(&mut wire, &[Args::PutRootFh, lookup(EXPORT)]).status();
+        assert_eq!(entered, wanted, "after {after_s} s");
+    }
+    client.on(&mut wire, &file, &[closing(stateid)]).ok();
+    world.now.mono_ns += 2 * second;
+    wire.now = world.now;
+    set(Ok(None));
+    client.on(&mut wire, &file, &[Args::Access(nfs_wire::op::access::Args { access: nfs_wire::op::access::AccessBits::READ })]).ok();
+}

@@ -12,7 +12,7 @@ use super::connection::{LdapConnection, LdapError, SaslContext};
 use super::message::{Filter, LdapEntry, LdapSearch, Scope};
 use crate::clock::Clock;
 use crate::names::AccountKey;
-use crate::source::{AccountSource, Silent, SourceGroup, SourceUser};
+use crate::source::{AccountSource, SilenceScope, Silent, SourceGroup, SourceUser};
 use crate::sync::lock;
 
 /// The time for which a domain controller is not asked after it failed.
@@ -124,22 +124,30 @@ impl LdapDirectory {
         if let Some(value) = self.on_idle(deadline, job) {
             return Ok(value);
         }
-        let silent = |reason: String| Silent {
+        let silent = |scope: SilenceScope, reason: String| Silent {
             source_name: format!("the directory of {}", self.settings.realm),
             reason,
+            scope,
         };
-        let all = self.in_order(self.locator.controllers(deadline).map_err(silent)?);
+        let controllers = self.locator.controllers(deadline);
+        let all = self.in_order(controllers.map_err(|reason| silent(SilenceScope::Source, reason))?);
+        let mut scope = SilenceScope::Source;
         let mut reason = "the domain has no domain controller; check its DNS".to_owned();
         for (at, controller) in all.iter().enumerate() {
             let is_last = at + 1 == all.len();
             let until = if is_last { deadline } else { deadline.min(Instant::now() + FIRST_TRY) };
             match self.ask(controller, until, job) {
                 Ok(value) => return Ok(value),
-                Err(why) => reason = format!("{}: {why}", controller.host),
+                Err((failed, why)) => {
+                    reason = format!("{}: {why}", controller.host);
+                    if failed == SilenceScope::Account {
+                        scope = failed;
+                    }
+                }
             }
             self.rest(&controller.host);
         }
-        Err(silent(reason))
+        Err(silent(scope, reason))
     }
 
     /// The result on an idle connection. The server may have closed it, or may be gone. Then a new one is
@@ -184,15 +192,20 @@ impl LdapDirectory {
         }
     }
 
+    /// The result of a job on a new connection. A controller that takes the log-on is there, and fails for
+    /// this account alone.
     fn ask<T>(
         &self,
         controller: &DomainController,
         deadline: Instant,
         job: LdapJob<'_, T>,
-    ) -> Result<T, LdapError> {
-        let layer = self.locator.log_on(&controller.host, deadline).map_err(LdapError::Sasl)?;
-        let mut connection = LdapConnection::open(controller.address, layer, deadline)?;
-        let value = job(&mut connection, deadline)?;
+    ) -> Result<T, (SilenceScope, LdapError)> {
+        let log_on = || {
+            let layer = self.locator.log_on(&controller.host, deadline).map_err(LdapError::Sasl)?;
+            LdapConnection::open(controller.address, layer, deadline)
+        };
+        let mut connection = log_on().map_err(|why| (SilenceScope::Source, why))?;
+        let value = job(&mut connection, deadline).map_err(|why| (SilenceScope::Account, why))?;
         lock(&self.resting).remove(&controller.host);
         *lock(&self.preferred) = Some(controller.host.clone());
         self.keep(controller.host.clone(), connection);

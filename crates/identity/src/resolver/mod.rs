@@ -28,7 +28,7 @@ use crate::interner::GroupInterner;
 use crate::local::LocalUsers;
 use crate::mapping::IdMapping;
 use crate::names::{AccountKey, Domains};
-use crate::source::{AccountSource, Resting, Silent};
+use crate::source::{AccountSource, Resting, SilenceScope, Silent};
 
 /// The number of keys that may wait for [`Resolver::refresh`]. Further ones are asked for again later.
 const WANTED: usize = 4096;
@@ -114,6 +114,7 @@ impl<R: RecordKeys> Lane<R> {
         let late = || Silent {
             source_name: "another query for the same account".to_owned(),
             reason: "no answer in time".to_owned(),
+            scope: SilenceScope::Account,
         };
         let result = self.flights.join(key, deadline, ask).unwrap_or_else(|| Err(late().into()));
         match (result, stale) {

@@ -11,7 +11,8 @@ use crate::account::{AccountOrigin, GroupIds, User};
 use crate::error::IdentityError;
 use crate::mapping::{IdKind, IdMapping};
 use crate::names::AccountKey;
-use crate::source::{AccountSource, Silent, SourceUser};
+use crate::cache::Lookup;
+use crate::source::{AccountSource, SilenceScope, Silent, SourceUser};
 
 impl Resolver {
     pub(super) fn resolve_user(
@@ -61,6 +62,7 @@ impl Resolver {
         let silent = || Silent {
             source_name: "the domain".to_owned(),
             reason: "no directory is configured, so only users who have logged on are known".to_owned(),
+            scope: SilenceScope::Source,
         };
         match user {
             None if self.directory.is_none() => Err(silent().into()),
@@ -224,8 +226,20 @@ impl Resolver {
         match host.users(&AccountKey::in_realm(realm, &user.account), deadline) {
             Ok(mut users) => Ok(users.pop()),
             Err(silent) if matches!(self.settings.mapping, IdMapping::Host) => Err(silent.into()),
-            Err(_) => Ok(None),
+            Err(_) => Ok(self.last_on_host(user)),
         }
+    }
+
+    /// The host's groups that a user had last. An entry that denies a group must hold while the host is
+    /// silent.
+    fn last_on_host(&self, user: &SourceUser) -> Option<SourceUser> {
+        let key = AccountKey::Sid(user.sid?);
+        let last = match crate::sync::lock(&self.users.cache).get(&key, self.clock.now()) {
+            Lookup::Fresh(last) | Lookup::Stale(last) => last,
+            Lookup::Miss(_) | Lookup::Unknown => return None,
+        };
+        let gids = last.groups.iter().filter_map(|group| group.sid.as_unix_group()).collect();
+        Some(SourceUser { account: user.account.clone(), gids, ..SourceUser::default() })
     }
 
     /// Checks that the uid is this account's alone, and that all sources agree.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use identity::{
-    AccountKey, AccountSource, Clock, Domain, Domains, ManualClock, PacLogon, Resolver, Settings, Silent,
+    AccountKey, AccountSource, Clock, Domain, Domains, ManualClock, PacLogon, Resolver, Settings, SilenceScope, Silent,
     SourceGroup, SourceUser, TicketLogon,
 };
 use volume::security::Sid;
@@ -89,7 +89,11 @@ impl MemorySource {
     fn answer(&self) -> Result<(), Silent> {
         self.queries.fetch_add(1, SeqCst);
         drop(self.gate.lock().unwrap());
-        let silent = || Silent { source_name: "memory".to_owned(), reason: "told to be silent".to_owned() };
+        let silent = || Silent {
+            source_name: "memory".to_owned(),
+            reason: "told to be silent".to_owned(),
+            scope: SilenceScope::Source,
+        };
         if self.silent.load(SeqCst) { Err(silent()) } else { Ok(()) }
     }
 }

@@ -4,6 +4,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::compound::Operations;
 use nfs_wire::op::{Args, OpNum};
 
+use super::current::Current;
 use super::{CompoundProgress, Run, Stop};
 use crate::op;
 
@@ -38,6 +39,7 @@ impl Run {
             let number = args.number();
             self.current_op = Some((mark, number));
             let done = self.check_place(number).map_err(Stop::Fail);
+            let done = done.and_then(|()| self.check_groups(number));
             let done = done.and_then(|()| self.throttle_metadata(number)).and_then(|()| op::run(self, &args));
             match done {
                 Ok(()) if self.replay.is_some() => return CompoundProgress::Done,
@@ -95,6 +97,34 @@ impl Run {
             _ if stands_alone => Ok(()),
             _ => Err(NfsStat::OpNotInSession),
         }
+    }
+
+    /// Makes sure that the groups of the requester are known for an operation on files. Operations that give
+    /// something back need none, so a directory that is silent keeps no lock.
+    fn check_groups(&self, number: OpNum) -> Result<(), Stop> {
+        let needs_none = matches!(
+            number,
+            OpNum::Sequence
+                | OpNum::PutFh
+                | OpNum::PutRootFh
+                | OpNum::PutPubFh
+                | OpNum::SaveFh
+                | OpNum::RestoreFh
+                | OpNum::GetFh
+                | OpNum::Close
+                | OpNum::LockU
+                | OpNum::OpenDowngrade
+                | OpNum::DelegReturn
+                | OpNum::FreeStateId
+                | OpNum::TestStateId
+                | OpNum::ReclaimComplete
+                | OpNum::BackchannelCtl
+        );
+        if needs_none {
+            return Ok(());
+        }
+        let handles = self.current.iter().chain(&self.saved);
+        handles.filter_map(Current::export).try_for_each(|export| self.look_up_groups(export))
     }
 
     /// The error for a reply that is longer than the session allows.

@@ -301,13 +301,18 @@ impl Run {
     /// Looks up the groups of the requester where the export has them from the server.
     ///
     /// # Errors
-    /// [`Stop::Work`] if that may not happen here.
+    /// [`Stop::Work`] if that may not happen here. NFS4ERR_DELAY or NFS4ERR_ACCESS while they are not known.
     pub fn look_up_groups(&self, export: &Arc<Export>) -> Result<(), Stop> {
-        if self.credentials.needs_groups(export, self.now) {
-            self.may_wait()?;
-            self.credentials.look_up_groups(export, self.now);
-        }
-        Ok(())
+        let status = || self.credentials.groups_status(export, self.now);
+        let status = match status() {
+            Some(status) => status,
+            None => {
+                self.may_wait()?;
+                self.credentials.look_up_groups(export, self.now);
+                status().unwrap_or(NfsStat::Delay)
+            }
+        };
+        if status.is_ok() { Ok(()) } else { Err(Stop::Fail(status)) }
     }
 
     /// Sends the engine of an export a request that may conflict with the rights of another client. A request

@@ -24,7 +24,6 @@ pub fn run(run: &mut Run, args: &PutArgs<'_>) -> OpResult {
         if !run.credentials.may_use(export) {
             return Err(NfsStat::Stale.into());
         }
-        run.look_up_groups(export)?;
     }
     run.current = Some(Current::of(&known));
     run.stateid = None;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::ptr;
 use std::sync::{Arc, Weak};
 
+use nfs_wire::NfsStat;
 use nfs_wire::rpc::{AuthStat, AuthSys, Flavor, OpaqueAuth};
 use parking_lot::Mutex;
 use share::Identity;
@@ -12,6 +13,7 @@ use volume::security::{Rights, Sid, well_known};
 use wire::Now;
 
 use crate::config::{Export, Squash};
+use crate::state::group_lookup::GroupLookup;
 
 /// The owner of a client record. Only this principal may change the record (RFC 8881 2.4.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,16 +48,13 @@ impl Principal {
     }
 }
 
-/// The time for which the groups that the server has found for a user are used, in nanoseconds.
-const MANAGED_GIDS_NS: u64 = 30_000_000_000;
-
 /// The identity of some credentials in an export with these settings.
 struct ExportIdentity {
     id: u32,
     export: Weak<Export>,
     identity: Arc<Identity>,
-    /// The time (mono ns) at which the server looked its groups up.
-    since: Option<u64>,
+    /// The look-up of its groups by the server; none before the first one.
+    look_up: Option<GroupLookup>,
 }
 
 /// The credentials of one user, as a connection has received them.
@@ -152,22 +151,31 @@ impl RpcCredentials {
         self.remember(&mut known, export, groups, None)
     }
 
-    /// Whether the groups of this user in an export have to be looked up, which may block.
+    /// The status for an operation that needs the groups of this user in an export; none: they have to be
+    /// looked up first, which may block.
     #[must_use]
-    pub fn needs_groups(&self, export: &Arc<Export>, now: Now) -> bool {
+    pub fn groups_status(&self, export: &Arc<Export>, now: Now) -> Option<NfsStat> {
         if export.manage_gids.is_none() || self.is_anonymous(export) {
-            return false;
+            return Some(NfsStat::Ok);
         }
-        let is_fresh = |since: u64| now.mono_ns.saturating_sub(since) < MANAGED_GIDS_NS;
         let known = self.identities.lock();
-        !known.iter().any(|seen| seen.is_in(export) && seen.since.is_some_and(is_fresh))
+        let look_up = known.iter().find(|seen| seen.is_in(export))?.look_up.as_ref()?;
+        look_up.is_recent(now.mono_ns).then(|| look_up.status())
     }
 
     /// Looks up the groups of this user in an export. May block.
     pub fn look_up_groups(&self, export: &Arc<Export>, now: Now) {
         let Some(source) = &export.manage_gids else { return };
-        let groups = source.groups(self.uid).unwrap_or_default();
-        self.remember(&mut self.identities.lock(), export, &groups, Some(now.mono_ns));
+        let found = source.groups(self.uid);
+        let mut known = self.identities.lock();
+        let former = known.iter_mut().find(|seen| seen.is_in(export));
+        let last = former.as_ref().and_then(|seen| seen.look_up);
+        let look_up = GroupLookup::after(&found, last, now.mono_ns, self.uid);
+        match (found, former) {
+            (Ok(groups), _) => drop(self.remember(&mut known, export, &groups.unwrap_or_default(), Some(look_up))),
+            (Err(_), Some(seen)) => seen.look_up = Some(look_up),
+            (Err(_), None) => drop(self.remember(&mut known, export, &[], Some(look_up))),
+        }
     }
 
     /// Makes the identity in an export, in place of an older one.
@@ -176,13 +184,13 @@ impl RpcCredentials {
         known: &mut Vec<ExportIdentity>,
         export: &Arc<Export>,
         groups: &[u32],
-        since: Option<u64>,
+        look_up: Option<GroupLookup>,
     ) -> Arc<Identity> {
         // Drop identities of settings that are no longer in force.
         known.retain(|seen| seen.id != export.id && seen.export.strong_count() > 0);
         let identity = Arc::new(self.make_identity(export, groups));
         let (id, export) = (export.id, Arc::downgrade(export));
-        known.push(ExportIdentity { id, export, identity: Arc::clone(&identity), since });
+        known.push(ExportIdentity { id, export, identity: Arc::clone(&identity), look_up });
         identity
     }
 
@@ -235,7 +243,7 @@ impl RpcCredentials {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Network;
+    use crate::config::{Network, NoGroups};
     use nfs_wire::xdr::Encode;
 
     fn export(squash: Squash) -> Arc<Export> {
@@ -276,8 +284,8 @@ mod tests {
     fn groups_of_the_server_count_instead_of_those_of_the_client() {
         struct Forty;
         impl crate::ManagedGids for Forty {
-            fn groups(&self, uid: u32) -> Option<Vec<u32>> {
-                (uid == 7).then(|| (0..40).collect())
+            fn groups(&self, uid: u32) -> Result<Option<Vec<u32>>, NoGroups> {
+                Ok((uid == 7).then(|| (0..40).collect()))
             }
         }
         let managed = |squash| {
@@ -287,17 +295,18 @@ mod tests {
         let (export, at) =
             (managed(Squash::Root), |s: u64| Now { mono_ns: s * 1_000_000_000, ..Now::default() });
         let ann = credentials(7, 9, &[5, 6]);
-        assert!(ann.needs_groups(&export, at(1)) && ann.identity(&export).host_groups.is_empty());
+        let status = |of: &RpcCredentials, s| of.groups_status(&export, at(s));
+        assert!(status(&ann, 1).is_none() && ann.identity(&export).host_groups.is_empty());
         ann.look_up_groups(&export, at(1));
         let found = ann.identity(&export);
         assert_eq!((found.gid, found.host_groups.len(), found.host_groups[0]), (9, 40, 65533));
-        assert!(found.groups.contains(&Sid::unix_group(39)) && !ann.needs_groups(&export, at(30)));
-        assert!(ann.needs_groups(&export, at(31)), "a user who lost a group loses its access");
+        assert!(found.groups.contains(&Sid::unix_group(39)) && status(&ann, 30) == Some(NfsStat::Ok));
+        assert!(status(&ann, 31).is_none(), "a user who lost a group loses its access");
         let eve = credentials(8, 9, &[5, 6]);
         eve.look_up_groups(&export, at(1));
         assert!(eve.identity(&export).host_groups.is_empty(), "the host does not know this user");
-        assert!(!credentials(0, 0, &[]).needs_groups(&export, at(1)));
-        assert!(!ann.needs_groups(&managed(Squash::All), at(1)));
+        assert_eq!(status(&credentials(0, 0, &[]), 1), Some(NfsStat::Ok));
+        assert_eq!(ann.groups_status(&managed(Squash::All), at(1)), Some(NfsStat::Ok));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | [`credentials`] | the credentials of a request, and the principal that owns a client |
+//! | [`group_lookup`] | the groups of a user by the server's side |
 //! | [`filehandle`], [`item_cache`] | filehandles, and a cache of the items behind them |
 //! | [`client`], [`clients`] | a client with all its state, and the table of clients |
 //! | [`session`], [`slot`], [`reply_memory`] | a session, its slots, and the memory for their replies |
@@ -30,6 +31,7 @@ pub mod delegated_times;
 pub mod delegation;
 pub mod filehandle;
 pub mod grace;
+pub mod group_lookup;
 pub mod item_cache;
 pub mod open;
 pub mod record;

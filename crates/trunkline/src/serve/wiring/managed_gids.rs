@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use ::identity::host::HostSource;
 use ::identity::mapping::IdMapping;
-use ::identity::{AccountKey, Clock, Domains, HostClock, LocalUser, LocalUsers, Resolver, Settings};
+use ::identity::{
+    AccountKey, Clock, Domains, HostClock, IdentityError, LocalUser, LocalUsers, Resolver, Settings,
+};
+use nfs::NoGroups;
 
 use super::domain_users::DomainIds;
 use crate::host;
@@ -17,16 +20,14 @@ struct ResolvedGids {
 }
 
 impl nfs::ManagedGids for ResolvedGids {
-    fn groups(&self, uid: u32) -> Option<Vec<u32>> {
+    fn groups(&self, uid: u32) -> Result<Option<Vec<u32>>, NoGroups> {
         let of_domain = self.domain.as_ref().and_then(|domain| domain.user(uid));
         match of_domain.unwrap_or_else(|| self.host.user(&AccountKey::Id(uid))) {
             // The primary group of the credentials may be another one, as after newgrp(1).
-            Ok(Some(user)) => Some(std::iter::once(user.gid).chain(user.gids()).collect()),
-            Ok(None) => None,
-            Err(why) => {
-                tracing::warn!(uid, "an NFS user gets no groups beside the primary one: {why}");
-                None
-            }
+            Ok(Some(user)) => Ok(Some(std::iter::once(user.gid).chain(user.gids()).collect())),
+            Ok(None) => Ok(None),
+            Err(IdentityError::Unavailable(why)) => Err(NoGroups::Unavailable(why.to_string())),
+            Err(why) => Err(NoGroups::Refused(why.to_string())),
         }
     }
 }
@@ -88,9 +89,9 @@ mod tests {
             enabled: true,
         };
         let gids = ResolvedGids { domain: None, host: of_host(&[ann]).unwrap() };
-        let found = gids.groups(4_000_000_001).unwrap();
+        let found = gids.groups(4_000_000_001).unwrap().unwrap();
         assert_eq!((found.len(), found[0], found[40]), (41, 100, 239));
-        assert_eq!(gids.groups(4_000_000_002), None);
-        assert!(gids.groups(0).unwrap().contains(&0), "the host knows root");
+        assert_eq!(gids.groups(4_000_000_002), Ok(None));
+        assert!(gids.groups(0).unwrap().unwrap().contains(&0), "the host knows root");
     }
 }
