@@ -5,8 +5,8 @@
 
 use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use nix::unistd;
@@ -346,10 +346,15 @@ mod tests {
         let accounts = HostAccounts::start(Arc::new(Hanging(Mutex::new(held)))).unwrap();
         let silent = accounts.user_named("bob", Instant::now()).unwrap_err();
         assert!(silent.reason.contains("nsswitch.conf"), "{silent}");
-        // An error of the host is no miss.
-        assert!(accounts.user(7, soon()).is_err());
-        release.send(()).unwrap();
-        release.send(()).unwrap();
+        // An error of the host is no miss, and says nothing about other accounts.
+        assert_eq!(accounts.user(7, soon()).unwrap_err().scope, SilenceScope::Account);
+        // A call that finds all threads in others is the silence of all modules.
+        for _ in 1..THREADS {
+            assert!(accounts.user_named("bob", Instant::now()).is_err());
+        }
+        let silent = accounts.user_named("ann", Instant::now()).unwrap_err();
+        assert_eq!(silent.scope, SilenceScope::Source);
+        (0..THREADS + 2).for_each(|_| release.send(()).unwrap());
         assert_eq!(accounts.user_named("ann", soon()).unwrap().unwrap().uid, 7);
     }
 

@@ -186,7 +186,10 @@ mod tests {
         let ask = |id| resting.users(&AccountKey::Id(id), Instant::now()).is_ok();
         let set_dead = |is_dead| crate::sync::lock(&slow.0).1 = is_dead;
         // The same account again and again, and others beside it.
-        assert_eq!([10, 10, 10, 10, 1, 11, 1, 12].map(ask), [false, false, false, false, true, false, true, false]);
+        assert_eq!(
+            [10, 10, 10, 10, 1, 11, 1, 12].map(ask),
+            [false, false, false, false, true, false, true, false]
+        );
         assert_eq!([13, 14, 1].map(ask), [false, false, false], "three accounts in a row");
         clock.advance(Duration::from_secs(30));
         assert!(ask(1));

@@ -274,3 +274,51 @@ fn the_engine_learns_users_and_groups_apart() {
     );
     assert_eq!(resolver.known_user_named("corp\\BOB").unwrap().uid, 11_104);
 }
+
+#[test]
+fn a_client_that_names_unknown_accounts_keeps_the_names_of_others_from_nobody() {
+    let stage = stage(rid_mapping(), vec![user("bob", 1104, &[])], vec![]);
+    let resolver = &stage.resolver;
+    let scope = share::RequesterScope::enter("192.0.2.1".parse().unwrap());
+    for number in 0..5000 {
+        assert_eq!(resolver.known_user(&by_name(&format!("nobody{number}"))), None);
+    }
+    drop(scope);
+    let scope = share::RequesterScope::enter("192.0.2.2".parse().unwrap());
+    assert_eq!(resolver.known_user(&by_name("bob")), None);
+    drop(scope);
+    let mut looked_up = 0;
+    while resolver.refresh(Duration::ZERO) {
+        looked_up += 1;
+    }
+    assert_eq!(looked_up, 4096 / 8 + 1);
+    assert!(resolver.known_user(&by_name("bob")).is_some());
+    // Its share is free again.
+    let _scope = share::RequesterScope::enter("192.0.2.1".parse().unwrap());
+    assert_eq!(resolver.known_user(&by_name("nobody4999")), None);
+    assert!(resolver.refresh(Duration::ZERO));
+}
+
+#[test]
+fn the_hosts_groups_of_a_user_stay_while_the_host_is_silent() {
+    let on_host = SourceUser {
+        account: "bob".to_owned(),
+        realm: Some(REALM.into()),
+        uid: Some(11_104),
+        gid: Some(100),
+        gids: vec![50],
+        ..SourceUser::default()
+    };
+    let directory = MemorySource::new(vec![user("bob", 1104, &[])], vec![]);
+    let host = MemorySource::new(vec![on_host], vec![]);
+    let stage = Stage::new(Settings::new(domains(), rid_mapping()), directory, host);
+    let gids = || stage.resolver.user(&by_name("bob")).unwrap().unwrap().gids();
+    assert_eq!(gids(), [50, 100]);
+    stage.host.set_silent(true);
+    stage.clock.advance(11 * MINUTE);
+    assert_eq!(gids(), [50, 100]);
+    stage.host.set_silent(false);
+    stage.host.users.lock().unwrap()[0].gids.clear();
+    stage.clock.advance(11 * MINUTE);
+    assert_eq!(gids(), [100]);
+}

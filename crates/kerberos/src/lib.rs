@@ -16,6 +16,8 @@ mod initiator;
 #[allow(unsafe_code)]
 mod library;
 pub mod pac;
+#[allow(unsafe_code)]
+mod shared_library;
 
 pub use acceptor::{Accepted, AcceptorContext, Client, PacData};
 pub use credentials::{AcceptorCredentials, InitiatorCredentials, TicketSource};
@@ -23,3 +25,4 @@ pub use encryption_type::EncryptionType;
 pub use error::{Cause, GssError};
 pub use initiator::{Initiated, InitiatorContext};
 pub use library::{Library, NotInstalled};
+pub use shared_library::SharedLibrary;

@@ -1,5 +1,4 @@
-//! MIT's `libgssapi_krb5`, loaded at run time. This file and [`keytab`] are the only ones of this crate with
-//! `unsafe`.
+//! MIT's `libgssapi_krb5`, loaded at run time. All of its calls are in this file; [`keytab`] calls `libkrb5`.
 //!
 //! [`Library::load`] finds the library. The types [`Name`], [`Credential`] and [`Context`] own the objects of
 //! the library and release them. Their methods are the calls of RFC 2744, RFC 5588 and RFC 6680 in safe form.
@@ -15,6 +14,7 @@ use std::sync::Arc;
 use zeroize::Zeroizing;
 
 use crate::error::{Cause, GssError};
+use crate::shared_library::SharedLibrary;
 
 type OmUint32 = u32;
 /// An object of the library, such as a name or a context.
@@ -137,8 +137,8 @@ macro_rules! functions {
         }
 
         impl $table {
-            fn find(library: *mut c_void) -> Result<$table, NotInstalled> {
-                $(let $name = symbol(library, concat!(stringify!($name), "\0"))?;)*
+            fn find(library: &SharedLibrary) -> Result<$table, String> {
+                $(let $name = library.symbol(stringify!($name))?;)*
                 Ok($table {
                     // SAFETY: the library's headers declare each function with this signature, and a pointer
                     // to a function has the size of a pointer to data on every platform with dlopen.
@@ -191,14 +191,6 @@ functions! {
     gss_release_buffer_set: fn(*mut OmUint32, *mut *mut BufferSet);
 }
 
-/// The address of a function. `name` ends with a zero byte.
-fn symbol(library: *mut c_void, name: &'static str) -> Result<*mut c_void, NotInstalled> {
-    // SAFETY: the library is open, and the name ends with a zero byte.
-    let found = unsafe { libc::dlsym(library, name.as_ptr().cast()) };
-    let missing = || format!("it lacks `{}`", name.trim_end_matches('\0'));
-    if found.is_null() { Err(NotInstalled { reason: missing() }) } else { Ok(found) }
-}
-
 /// MIT's GSSAPI library. It is never unloaded.
 pub struct Library {
     functions: Functions,
@@ -239,22 +231,12 @@ impl Library {
     /// # Errors
     /// [`NotInstalled`].
     pub fn load() -> Result<Arc<Library>, NotInstalled> {
-        // SAFETY: the name ends with a zero byte. The library's initializers do nothing but set up its state.
-        let library = unsafe { libc::dlopen(c"libgssapi_krb5.so.2".as_ptr(), libc::RTLD_NOW) };
-        if library.is_null() {
-            // SAFETY: dlerror returns null or a string that lives until the thread's next such call.
-            let reason = unsafe {
-                let text = libc::dlerror();
-                if text.is_null() {
-                    "no reason given".to_owned()
-                } else {
-                    std::ffi::CStr::from_ptr(text).to_string_lossy().into_owned()
-                }
-            };
-            return Err(NotInstalled { reason });
-        }
+        // SAFETY: the library's initializers do nothing but set up its state.
+        let library = unsafe { SharedLibrary::open(c"libgssapi_krb5.so.2") };
+        let functions = library.and_then(|library| Functions::find(&library));
+        let functions = functions.map_err(|reason| NotInstalled { reason })?;
         let keytabs = keytab::Keytabs::load().ok().map(Arc::new);
-        Ok(Arc::new(Library { functions: Functions::find(library)?, keytabs }))
+        Ok(Arc::new(Library { functions, keytabs }))
     }
 
     /// Copies a keytab into memory, if it has keys and can be read.

@@ -230,5 +230,11 @@ fn a_user_whose_groups_are_not_known_comes_again_and_gives_back_what_it_has() {
     world.now.mono_ns += 2 * second;
     wire.now = world.now;
     set(Ok(None));
-    client.on(&mut wire, &file, &[Args::Access(nfs_wire::op::access::Args { access: nfs_wire::op::access::AccessBits::READ })]).ok();
+    client
+        .on(
+            &mut wire,
+            &file,
+            &[Args::Access(nfs_wire::op::access::Args { access: nfs_wire::op::access::AccessBits::READ })],
+        )
+        .ok();
 }

@@ -21,6 +21,7 @@ pub mod ranges;
 mod ranked;
 pub mod refusal;
 pub mod request;
+pub mod requester;
 pub mod watch;
 
 pub use audit::{
@@ -45,4 +46,5 @@ pub use persistence::{RecordFreeze, Restored, Unreadable, UserLookup};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;
 pub use request::{CachingRequest, Deny, Disposition, OpenRequest, Options};
+pub use requester::{RequesterScope, requester};
 pub use watch::{Change, ChangeFilter, ChangeKind, DirectoryWatch};

@@ -58,6 +58,7 @@ fn start(
 
 /// Answers the remaining requests one after the other. The first one may be a resumed request.
 fn run(connection: &mut Connection, mut exchange: Exchange<'_>, now: Now, out: &mut Output<Event>) {
+    let _scope = share::RequesterScope::enter(connection.handle.peer.remote.ip());
     while !exchange.remaining.bytes().is_empty() {
         match run_one(connection, &mut exchange, now, out) {
             NextStep::Next => {}

@@ -14,7 +14,8 @@ mod known;
 mod log_on;
 mod user;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
@@ -28,10 +29,14 @@ use crate::interner::GroupInterner;
 use crate::local::LocalUsers;
 use crate::mapping::IdMapping;
 use crate::names::{AccountKey, Domains};
+use crate::quota::Quota;
 use crate::source::{AccountSource, Resting, SilenceScope, Silent};
 
 /// The number of keys that may wait for [`Resolver::refresh`]. Further ones are asked for again later.
 const WANTED: usize = 4096;
+/// The number of those that the requests of one address may add, so that no client keeps the names of others
+/// from being found.
+const WANTED_SHARE: usize = WANTED / 8;
 
 /// The result of a lookup: a record, or none that any source knows.
 pub type Found<R> = Result<Option<Arc<R>>, IdentityError>;
@@ -155,10 +160,40 @@ enum Want {
 }
 
 /// The keys that [`Resolver::refresh`] has to ask for.
-#[derive(Default)]
 struct LookupQueue {
-    keys: Mutex<HashSet<Want>>,
+    keys: Mutex<WantedKeys>,
     added: Condvar,
+}
+
+struct WantedKeys {
+    /// The keys, each with the address whose request has added it.
+    by_key: HashMap<Want, Option<IpAddr>>,
+    quota: Quota,
+}
+
+impl WantedKeys {
+    /// Adds a key. False: it is there already, or there is no room.
+    fn add(&mut self, want: Want, from: Option<IpAddr>) -> bool {
+        if self.by_key.contains_key(&want) || self.quota.take(from).is_err() {
+            return false;
+        }
+        self.by_key.insert(want, from);
+        true
+    }
+
+    fn take(&mut self) -> Option<Want> {
+        let want = self.by_key.keys().next()?.clone();
+        let from = self.by_key.remove(&want)?;
+        self.quota.give_back(from);
+        Some(want)
+    }
+}
+
+impl Default for LookupQueue {
+    fn default() -> LookupQueue {
+        let keys = WantedKeys { by_key: HashMap::new(), quota: Quota::new(WANTED, WANTED_SHARE) };
+        LookupQueue { keys: Mutex::new(keys), added: Condvar::new() }
+    }
 }
 
 impl Resolver {
@@ -238,7 +273,7 @@ impl Resolver {
     }
 
     /// The user under a key, as far as remembered. Never waits. A key that is missing or old is
-    /// noted for [`Self::refresh`].
+    /// noted for [`Self::refresh`], unless the client that the thread works for has its share of notes.
     #[must_use]
     pub fn known_user(&self, key: &AccountKey) -> Option<Arc<User>> {
         if let Some(user) = self.local().get(key) {
@@ -262,8 +297,7 @@ impl Resolver {
             Lookup::Stale(record) => Some(record),
             Lookup::Unknown => None,
         };
-        let mut keys = crate::sync::lock(&self.wanted.keys);
-        if keys.len() < WANTED && keys.insert(want()) {
+        if crate::sync::lock(&self.wanted.keys).add(want(), share::requester()) {
             self.wanted.added.notify_one();
         }
         record
@@ -273,11 +307,9 @@ impl Resolver {
     /// a key for at most `wait`. Returns whether there was one.
     pub fn refresh(&self, wait: Duration) -> bool {
         let keys = crate::sync::lock(&self.wanted.keys);
-        let waited = self.wanted.added.wait_timeout_while(keys, wait, |keys| keys.is_empty());
-        let mut keys = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
-        let Some(want) = keys.iter().next().cloned() else { return false };
-        keys.remove(&want);
-        drop(keys);
+        let waited = self.wanted.added.wait_timeout_while(keys, wait, |keys| keys.by_key.is_empty());
+        let want = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0.take();
+        let Some(want) = want else { return false };
         // The result is remembered, a refusal too.
         let _ = match &want {
             Want::User(key) => self.user(key).map(drop),

@@ -8,10 +8,10 @@ use volume::security::Sid;
 
 use super::Resolver;
 use crate::account::{AccountOrigin, GroupIds, User};
+use crate::cache::Lookup;
 use crate::error::IdentityError;
 use crate::mapping::{IdKind, IdMapping};
 use crate::names::AccountKey;
-use crate::cache::Lookup;
 use crate::source::{AccountSource, SilenceScope, Silent, SourceUser};
 
 impl Resolver {

@@ -5,6 +5,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
 
+use kerberos::SharedLibrary;
 use volume::security::Sid;
 use zeroize::Zeroizing;
 
@@ -159,21 +160,12 @@ impl Library {
     /// # Errors
     /// [`NotInstalled`].
     pub(super) fn load() -> Result<Library, NotInstalled> {
-        // SAFETY: the name ends with a zero byte. The library's initializers do nothing but set up its state.
-        let library = unsafe { libc::dlopen(c"libwbclient.so.0".as_ptr(), libc::RTLD_NOW) };
-        if library.is_null() {
-            // SAFETY: dlerror returns null or a string that lives until the thread's next such call.
-            let reason = unsafe { text(libc::dlerror()) };
-            return Err(NotInstalled { reason: reason.unwrap_or_default() });
-        }
-        let find = |name: &'static CStr| {
-            // SAFETY: the library is open, and the name ends with a zero byte.
-            let found = unsafe { libc::dlsym(library, name.as_ptr()) };
-            let missing = || NotInstalled { reason: format!("it lacks `{}`", name.to_string_lossy()) };
-            if found.is_null() { Err(missing()) } else { Ok(found) }
-        };
+        let missing = |reason| NotInstalled { reason };
+        // SAFETY: the library's initializers do nothing but set up its state.
+        let library = unsafe { SharedLibrary::open(c"libwbclient.so.0") }.map_err(missing)?;
+        let find = |name: &str| library.symbol(name).map_err(missing);
         let [create, free, free_memory, authenticate] =
-            [c"wbcCtxCreate", c"wbcCtxFree", c"wbcFreeMemory", c"wbcCtxAuthenticateUserEx"].map(find);
+            ["wbcCtxCreate", "wbcCtxFree", "wbcFreeMemory", "wbcCtxAuthenticateUserEx"].map(find);
         // SAFETY: the library's header declares each function with this signature, and a pointer to a
         // function has the size of a pointer to data on every platform with dlopen.
         let functions = unsafe {

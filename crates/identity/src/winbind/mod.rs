@@ -6,10 +6,8 @@
 #[allow(unsafe_code)]
 mod library;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
-use std::thread;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use auth::{
     DomainAccount, DomainLogon, NetworkLogon, PassThroughRefusal, PassThroughRefusalKind as Kind, Zeroizing,
@@ -18,6 +16,8 @@ use volume::security::Sid;
 
 use library::Library;
 pub use library::NotInstalled;
+
+use crate::bounded_calls::{BoundedCalls, CallFailure};
 
 /// A response with the names that it covers, as winbindd takes it.
 struct NetworkResponse {
@@ -45,10 +45,8 @@ struct AuthenticatedAccount {
 enum Failure {
     /// A name has a zero byte, or a response is too long.
     Name,
-    /// winbindd has not answered in time.
-    Late,
-    /// So many calls have not been answered that no further one is made.
-    Busy,
+    /// winbindd was not asked, or has not answered in time.
+    NoAnswer(CallFailure),
     /// Nobody listens on winbindd's socket, or this process may not use it.
     NotRunning,
     /// winbindd does not know the domain.
@@ -73,29 +71,14 @@ const ACCOUNT_DISABLED: u32 = 1;
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// The most calls at a time, with those that nobody waits for any more.
 const MOST_CALLS: usize = 16;
+/// The most calls at a time for clients of one address, so that none keeps all others from logging on.
+const MOST_CALLS_OF_ONE: usize = MOST_CALLS / 2;
 
 /// winbindd of this host.
 #[derive(Clone)]
 pub struct Winbind {
     library: Arc<Library>,
-    calls: Arc<AtomicUsize>,
-}
-
-/// One of the calls at a time. The drop of this value ends it.
-struct WinbindCall(Arc<AtomicUsize>);
-
-impl WinbindCall {
-    fn begin(calls: &Arc<AtomicUsize>) -> Option<WinbindCall> {
-        let before = calls.fetch_add(1, Ordering::AcqRel);
-        // The value is dropped at once if there is one too many.
-        Some(WinbindCall(Arc::clone(calls))).filter(|_| before < MOST_CALLS)
-    }
-}
-
-impl Drop for WinbindCall {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+    calls: BoundedCalls,
 }
 
 impl Winbind {
@@ -104,7 +87,8 @@ impl Winbind {
     /// # Errors
     /// [`NotInstalled`].
     pub fn load() -> Result<Winbind, NotInstalled> {
-        Ok(Winbind { library: Arc::new(Library::load()?), calls: Arc::default() })
+        let calls = BoundedCalls::new("trunkline-ntlm", MOST_CALLS, MOST_CALLS_OF_ONE);
+        Ok(Winbind { library: Arc::new(Library::load()?), calls })
     }
 
     /// Has a domain controller judge a response. It blocks until winbindd answers, for ten seconds at most.
@@ -124,18 +108,10 @@ impl Winbind {
         self.authenticate(asked).map_err(refusal).and_then(accepted)
     }
 
-    /// Makes a call on a thread of its own, since nothing ends one that winbindd does not answer.
     fn authenticate(&self, asked: NetworkResponse) -> Result<AuthenticatedAccount, Failure> {
-        let call = WinbindCall::begin(&self.calls).ok_or(Failure::Busy)?;
-        let (library, (send, result)) = (Arc::clone(&self.library), mpsc::channel());
-        let work = move || {
-            // Nobody may wait any more.
-            let _ = send.send(library.authenticate(&asked));
-            drop(call);
-        };
-        let thread = thread::Builder::new().name("trunkline-ntlm".to_owned());
-        thread.spawn(work).map_err(|_| Failure::Busy)?;
-        result.recv_timeout(ANSWER_LIMIT).unwrap_or(Err(Failure::Late))
+        let library = Arc::clone(&self.library);
+        let answer = self.calls.run(Instant::now() + ANSWER_LIMIT, move || library.authenticate(&asked));
+        answer.map_err(Failure::NoAnswer)?
     }
 }
 
@@ -176,12 +152,16 @@ fn refusal(failure: Failure) -> PassThroughRefusal {
              as root, add its user to the group `winbindd_priv`"
                 .to_owned(),
         ),
-        Failure::Late => {
+        Failure::NoAnswer(CallFailure::Late) => {
             (Kind::Unavailable, "winbindd has not answered within 10 s: look at `wbinfo -t`".to_owned())
         }
-        Failure::Busy => (
+        Failure::NoAnswer(CallFailure::Busy) => (
             Kind::Unavailable,
             format!("{MOST_CALLS} log-ons wait for winbindd already: look at `wbinfo -t`"),
+        ),
+        Failure::NoAnswer(CallFailure::BusyForAddress) => (
+            Kind::Unavailable,
+            format!("{MOST_CALLS_OF_ONE} log-ons from this address wait for winbindd already"),
         ),
         Failure::NoDomain => {
             (Kind::Unavailable, "winbindd does not know the domain: look at `wbinfo -m`".to_owned())
@@ -255,17 +235,6 @@ mod tests {
     }
 
     #[test]
-    fn only_some_calls_run_at_a_time() {
-        let calls = Arc::default();
-        let running: Vec<WinbindCall> =
-            (0..MOST_CALLS).map(|_| WinbindCall::begin(&calls).unwrap()).collect();
-        assert!(WinbindCall::begin(&calls).is_none() && WinbindCall::begin(&calls).is_none());
-        drop(running);
-        assert!(WinbindCall::begin(&calls).is_some());
-        assert_eq!(calls.load(Ordering::Relaxed), 0);
-    }
-
-    #[test]
     fn each_failure_has_its_kind_and_names_the_next_step() {
         let refused = |status| refusal(Failure::Refused { status, name: "NT_STATUS_X".to_owned() }).kind;
         assert_eq!(refused(0xC000_006D), Kind::WrongCredentials);
@@ -274,6 +243,9 @@ mod tests {
         assert_eq!(refused(0xC000_006F), Kind::Restricted);
         // STATUS_NO_LOGON_SERVERS
         assert_eq!(refused(0xC000_005E), Kind::Unavailable);
+        for failure in [CallFailure::Busy, CallFailure::BusyForAddress, CallFailure::Late] {
+            assert_eq!(refusal(Failure::NoAnswer(failure)).kind, Kind::Unavailable);
+        }
         assert!(refusal(Failure::NotRunning).why.contains("winbindd_priv"));
         assert!(refusal(Failure::NoDomain).why.contains("wbinfo -m"));
     }

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use identity::{
-    AccountKey, AccountSource, Clock, Domain, Domains, ManualClock, PacLogon, Resolver, Settings, SilenceScope, Silent,
-    SourceGroup, SourceUser, TicketLogon,
+    AccountKey, AccountSource, Clock, Domain, Domains, ManualClock, PacLogon, Resolver, Settings,
+    SilenceScope, Silent, SourceGroup, SourceUser, TicketLogon,
 };
 use volume::security::Sid;
 

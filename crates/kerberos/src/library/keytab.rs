@@ -9,8 +9,9 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{NotInstalled, Object, functions, symbol};
+use super::{Object, functions};
 use crate::encryption_type::EncryptionType;
+use crate::shared_library::SharedLibrary;
 
 /// KRB5_KT_END: there is no further entry.
 const END: c_int = -1_765_328_202;
@@ -61,13 +62,13 @@ pub(super) struct Keytabs {
 
 impl Keytabs {
     /// Finds the functions. `libgssapi_krb5` has loaded their library.
-    pub(super) fn load() -> Result<Keytabs, NotInstalled> {
-        // SAFETY: the name ends with a zero byte. The library's initializers do nothing but set up its state.
-        let library = unsafe { libc::dlopen(c"libkrb5.so.3".as_ptr(), libc::RTLD_NOW) };
-        if library.is_null() {
-            return Err(NotInstalled { reason: "libkrb5.so.3 is missing".to_owned() });
-        }
-        Ok(Keytabs { functions: KeytabFunctions::find(library)?, release: ReleaseFunctions::find(library)? })
+    pub(super) fn load() -> Result<Keytabs, String> {
+        // SAFETY: the library's initializers do nothing but set up its state.
+        let library = unsafe { SharedLibrary::open(c"libkrb5.so.3") }?;
+        Ok(Keytabs {
+            functions: KeytabFunctions::find(&library)?,
+            release: ReleaseFunctions::find(&library)?,
+        })
     }
 }
 

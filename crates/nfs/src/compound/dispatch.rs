@@ -11,6 +11,7 @@ use crate::op;
 impl Run {
     /// Runs operations until all are done, one fails, or one must wait.
     pub fn dispatch<'a>(&mut self, mut operations: Operations<'a, Args<'a>>) -> CompoundProgress {
+        let _scope = share::RequesterScope::enter(self.credentials.address());
         loop {
             let (position, left, from) = (operations.position(), operations.left(), self.writer.len());
             let args = match operations.next() {

@@ -20,10 +20,10 @@ pub fn run(run: &mut Run, args: &PutArgs<'_>) -> OpResult {
         Some(known) => known,
         None => check(run, args.object.0)?,
     };
-    if let Some(export) = &known.export {
-        if !run.credentials.may_use(export) {
-            return Err(NfsStat::Stale.into());
-        }
+    if let Some(export) = &known.export
+        && !run.credentials.may_use(export)
+    {
+        return Err(NfsStat::Stale.into());
     }
     run.current = Some(Current::of(&known));
     run.stateid = None;

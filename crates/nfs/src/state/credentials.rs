@@ -1,6 +1,6 @@
 //! The RPC credentials of a request, and the identity that they have in each export.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 use std::sync::{Arc, Weak};
 
@@ -125,6 +125,12 @@ impl RpcCredentials {
         Principal { flavor: self.flavor.get(), uid: self.uid, machine: self.machine.clone() }
     }
 
+    /// The client's address.
+    #[must_use]
+    pub fn address(&self) -> IpAddr {
+        self.remote.ip()
+    }
+
     /// A number for the fingerprint of a request.
     #[must_use]
     pub fn mark(&self) -> u64 {
@@ -172,7 +178,9 @@ impl RpcCredentials {
         let last = former.as_ref().and_then(|seen| seen.look_up);
         let look_up = GroupLookup::after(&found, last, now.mono_ns, self.uid);
         match (found, former) {
-            (Ok(groups), _) => drop(self.remember(&mut known, export, &groups.unwrap_or_default(), Some(look_up))),
+            (Ok(groups), _) => {
+                drop(self.remember(&mut known, export, &groups.unwrap_or_default(), Some(look_up)))
+            }
             (Err(_), Some(seen)) => seen.look_up = Some(look_up),
             (Err(_), None) => drop(self.remember(&mut known, export, &[], Some(look_up))),
         }

@@ -6,10 +6,11 @@
 
 use std::net::ToSocketAddrs;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use identity::bounded_calls::{BoundedCalls, CallFailure};
 use identity::ldap::connection::{SaslContext, SaslTurn};
 use identity::ldap::{DomainController, Locator};
 use kerberos::{Initiated, InitiatorContext, InitiatorCredentials, Library, TicketSource};
@@ -19,7 +20,8 @@ use super::dns::{self, ServiceLookup};
 
 /// The age after which the list of controllers is read anew, beside the requests.
 const LIST_AGE: Duration = Duration::from_secs(300);
-/// The number of threads that may wait for tickets. Those of requests that were given up end later.
+/// The number of threads that may wait for tickets and name servers. Those of requests that were given up end
+/// later.
 const MOST_WAITING: usize = 8;
 
 /// The controllers of a domain, and the machine account that logs on to them.
@@ -29,7 +31,7 @@ pub struct MachineAccount {
     principal: String,
     keytab: PathBuf,
     found: Arc<FoundControllers>,
-    waiting: Arc<AtomicUsize>,
+    calls: BoundedCalls,
 }
 
 /// The list of controllers that the DNS gave last.
@@ -43,8 +45,9 @@ impl MachineAccount {
     /// The account `account` (`FILES$`) of a realm, with its keys in `keytab`.
     pub fn new(realm: &str, account: &str, keytab: PathBuf) -> MachineAccount {
         let principal = format!("{account}@{realm}");
-        let (found, waiting) = (Arc::default(), Arc::default());
-        MachineAccount { realm: realm.to_owned(), principal, keytab, found, waiting }
+        // The directory is asked for all clients.
+        let calls = BoundedCalls::new("trunkline-ldap", MOST_WAITING, MOST_WAITING);
+        MachineAccount { realm: realm.to_owned(), principal, keytab, found: Arc::default(), calls }
     }
 }
 
@@ -69,35 +72,25 @@ impl Locator for MachineAccount {
             }
             return Ok(list);
         }
-        within(deadline, move || found.refresh(&realm))
-            .unwrap_or_else(|| Err("the DNS does not answer".to_owned()))
+        let found = self.calls.run(deadline, move || found.refresh(&realm));
+        found.map_err(|failure| no_answer(failure, "the DNS does not answer"))?
     }
 
     fn log_on(&self, host: &str, deadline: Instant) -> Result<Box<dyn SaslContext>, String> {
-        let before = self.waiting.fetch_add(1, Ordering::AcqRel);
-        let waiting = Waiting(Arc::clone(&self.waiting));
-        if before >= MOST_WAITING {
-            return Err("several log-ons wait for the KDC already".to_owned());
-        }
         let keytab = self.keytab.clone();
         let (principal, service) = (self.principal.clone(), format!("ldap/{host}@{}", self.realm));
-        let log_on = move || {
-            let layer = GssLayer::begin(keytab, principal, &service);
-            drop(waiting);
-            layer
-        };
-        let layer =
-            within(deadline, log_on).unwrap_or_else(|| Err("the KDC gives no ticket in time".to_owned()));
-        Ok(Box::new(layer?))
+        let layer = self.calls.run(deadline, move || GssLayer::begin(keytab, principal, &service));
+        Ok(Box::new(layer.map_err(|failure| no_answer(failure, "the KDC gives no ticket in time"))??))
     }
 }
 
-/// One of the log-ons that wait for the KDC. The drop of this value ends it.
-struct Waiting(Arc<AtomicUsize>);
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+/// The reason why there is no result, in words.
+fn no_answer(failure: CallFailure, late: &str) -> String {
+    match failure {
+        CallFailure::Late => late.to_owned(),
+        CallFailure::Busy | CallFailure::BusyForAddress => {
+            "several calls wait for the KDC or the DNS already".to_owned()
+        }
     }
 }
 
@@ -122,18 +115,6 @@ impl FoundControllers {
         *self.list.lock() = Some((Instant::now(), list.clone()));
         Ok(list)
     }
-}
-
-/// The result of a job on a thread of its own; none: the deadline came first, and the job ends by itself, or
-/// the host gives no thread.
-fn within<T: Send + 'static>(deadline: Instant, job: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-    let (send, result) = mpsc::channel();
-    let work = move || {
-        // Nobody may wait any more.
-        let _ = send.send(job());
-    };
-    std::thread::Builder::new().spawn(work).ok()?;
-    result.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
 }
 
 /// MIT's mechanism as the layer of an LDAP connection.
@@ -184,21 +165,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_beyond_the_deadline() {
-        let (release, held) = mpsc::channel::<()>();
-        assert_eq!(within(Instant::now(), move || held.recv()), None);
-        drop(release);
-        assert_eq!(within(Instant::now() + Duration::from_secs(60), || 7), Some(7));
-    }
-
-    #[test]
     fn log_ons_that_hang_are_bounded_and_a_missing_keytab_is_named() {
         let account = MachineAccount::new("R.EXAMPLE", "FILES$", "/nonexistent/keytab".into());
         let soon = || Instant::now() + Duration::from_secs(60);
         assert!(account.log_on("dc1", soon()).is_err());
-        account.waiting.store(MOST_WAITING, Ordering::Release);
+        let (release, held) = std::sync::mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        for _ in 0..MOST_WAITING {
+            let held = Arc::clone(&held);
+            let late = account.calls.run(Instant::now(), move || held.lock().recv().unwrap_or(()));
+            assert_eq!(late, Err(CallFailure::Late));
+        }
         let why = account.log_on("dc1", soon()).err().unwrap();
         assert!(why.contains("already"), "{why}");
-        assert_eq!(account.waiting.load(Ordering::Acquire), MOST_WAITING);
+        drop(release);
     }
 }

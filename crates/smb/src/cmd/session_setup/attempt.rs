@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use auth::{PassThroughRefusalKind, Refusal, Step, fold_name};
 use parking_lot::Mutex;
-use share::Identity;
+use share::{Identity, RequesterScope};
 use smb_wire::NtStatus;
 
 use super::{LogOn, Users};
@@ -72,7 +72,9 @@ impl LogOn<'_, '_> {
         self.request.log_on_job = Some(LogOnJob { setup: setup.number, result: Arc::clone(&result) });
         let (server, token, now) = (self.connection.server.clone(), token.to_vec(), self.request.now);
         let resolver = self.config.principal_resolver();
+        let from = self.connection.handle.peer.remote.ip();
         Stop::Park(ParkReason::LogOn(Box::new(move || {
+            let _scope = RequesterScope::enter(from);
             let step = acceptor.step(&token, &Users(&server), now);
             if let Some(attempt) = attempt {
                 attempt.end(has_failed(&step));

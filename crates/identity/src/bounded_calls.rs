@@ -1,0 +1,124 @@
+//! Calls of libraries that nothing can interrupt. Each runs on a thread of its own, and the caller waits for
+//! a bounded time.
+
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Instant;
+
+use crate::quota::{Quota, QuotaExceeded};
+use crate::sync::lock;
+
+/// A bounded number of calls at a time, with those that nobody waits for any more.
+#[derive(Debug, Clone)]
+pub struct BoundedCalls {
+    thread_name: &'static str,
+    running: Arc<Mutex<Quota>>,
+}
+
+/// The reason why a call has no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallFailure {
+    /// As many calls run as may, or the host gives no thread.
+    Busy,
+    /// As many calls run for the client's address as may for one.
+    BusyForAddress,
+    /// The deadline came first. The call ends by itself.
+    Late,
+}
+
+/// A running call. The drop of this value ends it.
+struct RunningCall {
+    running: Arc<Mutex<Quota>>,
+    from: Option<IpAddr>,
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        lock(&self.running).give_back(self.from);
+    }
+}
+
+impl BoundedCalls {
+    /// At most `limit` calls, of which the requests of one address make at most `share`.
+    #[must_use]
+    pub fn new(thread_name: &'static str, limit: usize, share: usize) -> BoundedCalls {
+        BoundedCalls { thread_name, running: Arc::new(Mutex::new(Quota::new(limit, share))) }
+    }
+
+    /// The result of `call`, which counts for the client of the current thread's request.
+    ///
+    /// # Errors
+    /// [`CallFailure`].
+    pub fn run<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, CallFailure> {
+        let from = share::requester();
+        lock(&self.running).take(from).map_err(|exceeded| match exceeded {
+            QuotaExceeded::Limit => CallFailure::Busy,
+            QuotaExceeded::Share => CallFailure::BusyForAddress,
+        })?;
+        let running = RunningCall { running: Arc::clone(&self.running), from };
+        let (send, result) = mpsc::channel();
+        let work = move || {
+            let value = call();
+            // Whoever has the result may make the next call.
+            drop(running);
+            // Nobody may wait any more.
+            let _ = send.send(value);
+        };
+        let thread = std::thread::Builder::new().name(self.thread_name.to_owned());
+        thread.spawn(work).map_err(|_| CallFailure::Busy)?;
+        let left = deadline.saturating_duration_since(Instant::now());
+        result.recv_timeout(left).map_err(|_| CallFailure::Late)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
+    #[test]
+    fn nobody_waits_beyond_the_deadline_and_one_address_leaves_room_for_others() {
+        let calls = BoundedCalls::new("test", 4, 2);
+        let (release, held) = mpsc::channel::<()>();
+        let held = Arc::new(Mutex::new(held));
+        let hang = |from: &str| {
+            let _scope = share::RequesterScope::enter(from.parse().unwrap());
+            let held = Arc::clone(&held);
+            calls.run(Instant::now(), move || lock(&held).recv().unwrap_or(()))
+        };
+        let one = "192.0.2.1";
+        assert_eq!(
+            [one, one, one].map(hang),
+            [Err(CallFailure::Late), Err(CallFailure::Late), Err(CallFailure::BusyForAddress)]
+        );
+        assert_eq!(calls.run(soon(), || 7), Ok(7));
+        let other = "192.0.2.2";
+        assert_eq!(
+            [other, other, other].map(hang),
+            [Err(CallFailure::Late), Err(CallFailure::Late), Err(CallFailure::Busy)]
+        );
+        assert_eq!(calls.run(soon(), || 7), Err(CallFailure::Busy));
+        drop(release);
+        while lock(&calls.running).take(None).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_call_that_panics_gives_its_place_back() {
+        let calls = BoundedCalls::new("test", 1, 1);
+        assert_eq!(calls.run(soon(), || panic!("of the test")), Err::<(), _>(CallFailure::Late));
+        while calls.run(soon(), || 7) == Err(CallFailure::Busy) {
+            std::thread::yield_now();
+        }
+    }
+}
