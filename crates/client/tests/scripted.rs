@@ -316,3 +316,28 @@ async fn a_login_that_is_not_answered_ends() {
     let error = tokio::time::timeout(Duration::from_secs(20), logging_on).await.expect("an end").unwrap_err();
     assert!(error.to_string().starts_with("SESSION_SETUP was not answered within 500ms"), "{error}");
 }
+
+/// Tickets of a KDC that is silent until the test lets it go.
+#[derive(Debug)]
+struct SilentKdc(std::sync::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl auth::Tickets for SilentKdc {
+    fn context(&self, _: &str) -> Result<Box<dyn auth::TicketContext>, auth::TicketFailure> {
+        let _ = self.0.lock().unwrap().recv();
+        Err(auth::TicketFailure { kind: auth::TicketFailureKind::Other, why: "let go".to_owned() })
+    }
+}
+
+#[tokio::test]
+async fn a_silent_kdc_is_no_silence_of_the_server() {
+    let options = Options { connect_timeout: Duration::from_millis(50), ..Options::default() };
+    let (connection, mut peer) = connected_by(8, options).await;
+    let (release, held) = std::sync::mpsc::channel();
+    let tickets = Credentials::of_tickets(std::sync::Arc::new(SilentKdc(held.into())));
+    let failed = Session::log_on(&connection, &tickets, false).await.unwrap_err();
+    let Error::LogOn(auth::Refusal::NoTicket(why)) = &failed else { panic!("{failed}") };
+    assert_eq!(why.kind, auth::TicketFailureKind::NoKdc);
+    assert!(why.why.contains("KDC") && why.why.contains("krb5.conf"), "{why}");
+    assert!(peer.is_quiet().await, "nothing was asked of the server");
+    drop(release);
+}

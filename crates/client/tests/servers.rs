@@ -5,6 +5,7 @@ mod support {
     pub mod peer;
 }
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use auth::spnego::{self, NegTokenInit};
@@ -347,19 +348,37 @@ async fn an_interim_answer_needs_no_signature_even_where_it_says_that_it_has_one
     opening.await.unwrap().unwrap();
 }
 
+/// Tickets of which none is asked for.
+#[derive(Debug)]
+struct NoTickets;
+
+impl auth::Tickets for NoTickets {
+    fn context(&self, _: &str) -> Result<Box<dyn auth::TicketContext>, auth::TicketFailure> {
+        panic!("a ticket for a server that does not take one")
+    }
+}
+
 #[tokio::test]
-async fn a_server_that_takes_kerberos_alone_is_not_asked_and_the_error_says_so() {
-    let mech_list = &spnego::mech_list(&[spnego::KERBEROS]);
-    let hint = NegTokenInit { mechs: Vec::new(), mech_list, mech_token: None }.encode();
-    let mut server = server(|it| it.hint = hint).await;
-    let address = server.address;
-    let accepted = tokio::spawn(async move { server.accept().await });
-    let connection = Connection::connect(address, "peer", &Options::default()).await.unwrap();
-    let mut peer = accepted.await.unwrap();
-    let refused = Session::log_on(&connection, &Credentials::new(USER.0, USER.1), false).await.unwrap_err();
-    assert!(refused.to_string().contains("Kerberos"), "{refused}");
-    drop(connection);
-    peer.is_closed().await;
+async fn the_reason_for_no_log_on_is_the_servers_offer() {
+    let tickets = || Credentials::of_tickets(Arc::new(NoTickets));
+    for (offered, who, kind) in [
+        (spnego::NTLMSSP, tickets(), auth::TicketFailureKind::NotOffered),
+        (spnego::KERBEROS, Credentials::new(USER.0, USER.1), auth::TicketFailureKind::Required),
+    ] {
+        let mech_list = &spnego::mech_list(&[offered]);
+        let hint = NegTokenInit { mechs: Vec::new(), mech_list, mech_token: None }.encode();
+        let mut server = server(|it| it.hint = hint).await;
+        let address = server.address;
+        let accepted = tokio::spawn(async move { server.accept().await });
+        let connection = Connection::connect(address, "peer", &Options::default()).await.unwrap();
+        let mut peer = accepted.await.unwrap();
+        let refused = Session::log_on(&connection, &who, false).await.unwrap_err();
+        let Error::LogOn(auth::Refusal::NoTicket(why)) = &refused else { panic!("{refused}") };
+        assert_eq!(why.kind, kind, "{why}");
+        assert!(why.why.contains("Kerberos") && why.why.contains("--kerberos"), "{why}");
+        drop(connection);
+        peer.is_closed().await;
+    }
 }
 
 #[tokio::test]

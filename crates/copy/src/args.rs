@@ -25,7 +25,7 @@ pub struct Args {
     pub password_file: Option<PathBuf>,
     /// The same for DST, if both sides are smb:// with different passwords [default: the variable
     /// TRUNKLINE_DST_PASSWORD, else that of SRC]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "kerberos")]
     pub dst_password_file: Option<PathBuf>,
     /// Log-ons with tickets.
     #[command(flatten)]

@@ -6,8 +6,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use client::Url;
 use client::smb::TicketArgs;
+use client::{Scheme, Url};
 use load::comparison::ENOUGH_TURNS;
 
 use crate::Error;
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub password_file: Option<PathBuf>,
     /// The same for the second target [default: that of the first]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "kerberos")]
     pub second_password_file: Option<PathBuf>,
     /// Log-ons with tickets.
     #[command(flatten)]
@@ -82,8 +82,13 @@ impl Args {
     /// user.
     ///
     /// # Errors
-    /// If a file cannot be read, if a target cannot be examined, or an error of `ask`.
+    /// If a file cannot be read, if a target cannot be examined, if `--kerberos` has no meaning for any target,
+    /// or an error of `ask`.
     pub fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Vec<String>, Error> {
+        if self.tickets.kerberos && !self.targets.iter().any(|target| target.scheme == Scheme::Smb) {
+            let text = "--kerberos goes with smb://, and no target is one; leave it out";
+            return Err(Error::Usage(text.to_owned()));
+        }
         let mut passwords: Vec<String> = Vec::new();
         for (number, target) in self.targets.iter().enumerate() {
             let own = self.second_password_file.as_ref().filter(|_| number == 1);

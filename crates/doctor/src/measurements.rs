@@ -89,6 +89,8 @@ pub enum Cause {
     LogOn,
     /// There was no log-on with a Kerberos ticket, for a reason that the error names.
     Ticket,
+    /// The server refused a Kerberos ticket.
+    TicketRefused,
     /// There is no such share, or no access to it.
     Share,
     /// Nothing arrives any more, on a path that loses large packets.

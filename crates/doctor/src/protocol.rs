@@ -9,7 +9,7 @@ use auth::{Cipher, GmacNonce, Sealer, Signer};
 use client::Url;
 use client::nfs::{self, NfsStat};
 use client::remote::{self, MountOptions, unix_ns};
-use client::smb::{Connection, Credentials, Session};
+use client::smb::{Connection, Credentials, Secret, Session};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use tokio::net::TcpStream;
@@ -78,6 +78,15 @@ pub(crate) fn stopped(stage: Stage, why: &client::Error) -> Stopped {
     Stopped { stage, why: why.to_string(), stalled: cause == Cause::Silent, cause }
 }
 
+/// The meaning of an error of a log-on.
+fn log_on_refused(who: &Credentials, why: &client::Error) -> Stopped {
+    let stopped = stopped(Stage::LogOn, why);
+    match (&who.secret, stopped.cause) {
+        (Secret::Tickets(_), Cause::LogOn) => Stopped { cause: Cause::TicketRefused, ..stopped },
+        _ => stopped,
+    }
+}
+
 /// Opens a session to `address` and the share in it. Returns the negotiated options too.
 pub(crate) async fn open(
     how: &ClientOptions,
@@ -93,7 +102,9 @@ pub(crate) async fn open(
             let connection =
                 step(Stage::Negotiate, patience, Connection::over(stream, &target.host, options)).await?;
             let clock_ahead_ms = unix_ms(connection.negotiated().system_time) - now_ms();
-            let session = step(Stage::LogOn, patience, Session::log_on(&connection, who, false)).await?;
+            // The connection has the limit for the server, and another one for the KDC.
+            let session = Session::log_on(&connection, who, false).await;
+            let session = session.map_err(|why| log_on_refused(who, &why))?;
             let tree = step(Stage::Share, patience, session.connect(&target.share)).await?;
             let log_on_ms = begun.elapsed().as_secs_f64() * 1000.0;
             let seals = session.seals() || tree.demands_encryption();
@@ -257,6 +268,52 @@ mod tests {
         ] {
             assert_eq!(stopped(stage, &why).cause, cause, "{stage:?} {why}");
         }
+    }
+
+    /// Tickets that nobody asks for.
+    #[derive(Debug)]
+    struct NoTickets;
+
+    impl auth::Tickets for NoTickets {
+        fn context(&self, _: &str) -> Result<Box<dyn auth::TicketContext>, auth::TicketFailure> {
+            unreachable!("no log-on is made")
+        }
+    }
+
+    #[test]
+    fn a_log_on_with_a_ticket_ends_with_a_word_about_tickets() {
+        let who = Credentials::of_tickets(std::sync::Arc::new(NoTickets));
+        let verdict = |who: &Credentials, why: &client::Error| {
+            let stopped = log_on_refused(who, why);
+            let measurements = crate::measurements::TargetMeasurements {
+                stopped: Some(stopped.clone()),
+                ..crate::measurements::TargetMeasurements::default()
+            };
+            (stopped.cause, crate::verdict::verdict(&measurements, &[]).paragraph)
+        };
+        let kinds = [
+            auth::TicketFailureKind::NoKdc,
+            auth::TicketFailureKind::NotOffered,
+            auth::TicketFailureKind::Required,
+        ];
+        for kind in kinds {
+            let why = format!("the reason of {kind:?}");
+            let failure = auth::TicketFailure { kind, why: why.clone() };
+            let (cause, said) = verdict(&who, &client::Error::LogOn(auth::Refusal::NoTicket(failure)));
+            assert_eq!(cause, Cause::Ticket);
+            assert!(said.contains(&why) && said.contains("no password was tried"), "{said}");
+        }
+        let command = smb_wire::SmbCommand::SessionSetup;
+        let refused = client::Error::Status { command, status: NtStatus::LOGON_FAILURE };
+        let (cause, said) = verdict(&who, &refused);
+        assert_eq!(cause, Cause::TicketRefused);
+        assert!(said.contains("refused the ticket") && !said.contains("the password is wrong"), "{said}");
+        let (cause, said) = verdict(&Credentials::new("ann", "pw"), &refused);
+        assert_eq!(cause, Cause::LogOn);
+        assert!(said.contains("the password is wrong") && !said.contains("ticket"), "{said}");
+        // The server's silence accuses no ticket.
+        let late = client::Error::Late { step: "SESSION_SETUP", after: Duration::from_secs(1) };
+        assert_eq!(verdict(&who, &late).0, Cause::Silent);
     }
 
     #[test]

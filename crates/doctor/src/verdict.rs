@@ -198,6 +198,10 @@ fn how_far(stopped: &Stopped, is_by_address: bool) -> String {
         (Cause::LogOn, _) => {
             "network and server work; the user or the password is wrong, or the user may not log on"
         }
+        (Cause::TicketRefused, _) => {
+            "network and server work, and the server refused the ticket; no password was tried. Its log \
+             names the reason, and `trunkline domain test` on it examines its keys"
+        }
         (Cause::Ticket, _) => {
             "network and server work, and Kerberos could not be used, for the reason above; no password was \
              tried"

@@ -1,8 +1,11 @@
 //! The client's side of SESSION_SETUP: the exchange of tokens for a new session, for a further channel of a
 //! session, or for an expired session (MS-SMB2 3.2.4.2.3 and 3.2.5.3).
+//!
+//! The server has a time limit for each round trip. The time in which a KDC gives a ticket is none of the
+//! server's, and has a limit of its own.
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use auth::{
     ClientIdentity, Initiator, InitiatorStep, Refusal, TicketFailure, TicketFailureKind, TicketInitiator,
@@ -15,6 +18,7 @@ use wire::Now;
 
 use crate::Error;
 use crate::error::Result;
+use crate::retry::answered;
 use crate::smb::buffer::Reply;
 use crate::smb::connection::ConnectionCore;
 use crate::smb::link::{Envelope, FrameRequest};
@@ -69,13 +73,14 @@ impl LogonChallenge<'_> {
 }
 
 /// Binds the session with the signing key and encryption keys `session` to `connection`. Returns the keys of
-/// the new channel.
+/// the new channel. Each of the server's replies has to come within `time`.
 pub(crate) async fn bind(
     connection: &ConnectionCore,
     who: &Credentials,
     session: &ChannelKeys,
+    time: Duration,
 ) -> Result<ChannelKeys> {
-    let mut exchange = Exchange::new(connection, who, Some(session));
+    let mut exchange = Exchange { time, ..Exchange::new(connection, who, Some(session)) };
     let first = exchange.begin().await?;
     let (reply, flags) = exchange.go_on(first).await?;
     // MS-SMB2 3.2.5.3.3
@@ -134,6 +139,8 @@ struct Exchange<'a> {
     /// The session that the new one replaces, or 0.
     previous: u64,
     preauth: [u8; 64],
+    /// The time for each reply of the server, and for a ticket.
+    time: Duration,
 }
 
 impl<'a> Exchange<'a> {
@@ -157,7 +164,8 @@ impl<'a> Exchange<'a> {
             Some(_) => (RequestFlags::BINDING, Protection::Binding),
             None => (RequestFlags::empty(), Protection::None),
         };
-        Exchange { connection, mechanism, session, flags, protection, session_id, previous: 0, preauth }
+        let (previous, time) = (0, connection.options.connect_timeout);
+        Exchange { connection, mechanism, session, flags, protection, session_id, previous, preauth, time }
     }
 
     /// The key that both sides have agreed on, in full length.
@@ -188,7 +196,8 @@ impl<'a> Exchange<'a> {
             }
             ClientMechanism::Ntlm(initiator) => initiator.first(),
             ClientMechanism::Tickets(tickets) => {
-                let (initiator, token) = Exchange::first_ticket(self.connection, Arc::clone(tickets)).await?;
+                let (initiator, token) =
+                    Exchange::first_ticket(self.connection, Arc::clone(tickets), self.time).await?;
                 self.mechanism = ClientMechanism::Kerberos(initiator);
                 token
             }
@@ -201,18 +210,20 @@ impl<'a> Exchange<'a> {
     async fn first_ticket(
         connection: &ConnectionCore,
         tickets: Arc<dyn Tickets>,
+        time: Duration,
     ) -> Result<(Box<TicketInitiator>, Vec<u8>)> {
         if !connection.negotiated.takes_kerberos {
             return Err(not_offered().into());
         }
         let host = connection.host.clone();
-        blocking(move || {
+        let begun = blocking(move || {
             let mut initiator = Box::new(TicketInitiator::new(&*tickets, &host)?);
             let token = initiator.first()?;
             Ok((initiator, token))
-        })
-        .await?
-        .map_err(Refusal::into)
+        });
+        // The library's own limits add up over all KDCs.
+        let begun = tokio::time::timeout(time, begun).await.map_err(|_| silent_kdc(time))?;
+        begun?.map_err(Refusal::into)
     }
 
     /// Sends tokens until the server lets us in. Returns its last reply.
@@ -303,6 +314,10 @@ impl<'a> Exchange<'a> {
 
     /// Sends one request and returns its reply.
     async fn turn(&mut self, token: &[u8]) -> Result<Reply> {
+        answered(SESSION_SETUP, self.time, self.round_trip(token)).await
+    }
+
+    async fn round_trip(&mut self, token: &[u8]) -> Result<Reply> {
         let request = session_setup::Request {
             flags: self.flags,
             security_mode: negotiate::security_mode(&self.connection.options),
@@ -326,6 +341,18 @@ impl<'a> Exchange<'a> {
 
 /// The most that the clocks of two hosts of a realm may differ (RFC 4120 section 8.2).
 const MAX_CLOCK_SKEW_S: u64 = 300;
+
+/// The name of the log-on step in errors.
+const SESSION_SETUP: &str = "SESSION_SETUP";
+
+fn silent_kdc(time: Duration) -> Refusal {
+    let why = format!(
+        "no KDC of the realm has given a ticket within {time:?}: look at `kdc` in /etc/krb5.conf or at the \
+         DNS of the domain, and whether port 88 can be reached; `KRB5_TRACE=/dev/stderr kinit` shows whom \
+         this host asks"
+    );
+    Refusal::from(TicketFailure { kind: TicketFailureKind::NoKdc, why })
+}
 
 fn not_offered() -> Refusal {
     let why = "the server does not offer Kerberos: it is in no realm, or knows no key of its own (a \

@@ -14,7 +14,8 @@ use crate::smb::Credentials;
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TicketArgs {
     /// With smb://: log on with a Kerberos ticket instead of a password; its user counts, not USER
-    #[arg(long)]
+    // The commands all have this option, and none takes a password for a ticket.
+    #[arg(long, conflicts_with = "password_file")]
     pub kerberos: bool,
     /// With --kerberos: the credential cache [default: the variable KRB5CCNAME, else that of `krb5.conf`]
     #[arg(long, value_name = "FILE", requires = "kerberos", conflicts_with = "keytab")]

@@ -17,7 +17,6 @@ use smb_wire::session_setup::SessionFlags;
 use smb_wire::{NtStatus, SmbCommand, logoff};
 
 use crate::error::Result;
-use crate::retry::answered;
 use crate::smb::channels::{Channel, Channels};
 use crate::smb::link::FrameRequest;
 use crate::smb::protection::Protection;
@@ -33,9 +32,6 @@ pub(crate) use state::SessionInner;
 pub struct Session {
     pub(crate) inner: Arc<SessionInner>,
 }
-
-/// The name of the log-on step in errors.
-const SESSION_SETUP: &str = "SESSION_SETUP";
 
 /// A log-on after its first round trip ([`Session::begin`]).
 pub struct LoggingOn<'a> {
@@ -56,8 +52,7 @@ impl LoggingOn<'_> {
     /// # Errors
     /// The same as [`Session::log_on`].
     pub async fn finish(self, encrypt: bool) -> Result<Session> {
-        let time = self.connection.inner.options.connect_timeout;
-        let logged_on = answered(SESSION_SETUP, time, self.begun.finish()).await?;
+        let logged_on = self.begun.finish().await?;
         Session::new(self.connection, self.who, logged_on, encrypt)
     }
 }
@@ -76,12 +71,10 @@ impl Session {
     /// # Errors
     /// [`Error::Status`] and [`Error::LogOn`] when the server does not let us in, [`Error::Guest`] when it
     /// lets us in as a guest, [`Error::NotOffered`] when it cannot encrypt, and [`Error::Late`] when it does
-    /// not answer in time (`Options::connect_timeout`).
+    /// not answer in time (`Options::connect_timeout` for each reply). A KDC has the same time for a ticket,
+    /// and its silence is an [`Error::LogOn`].
     pub async fn log_on(connection: &Connection, who: &Credentials, encrypt: bool) -> Result<Session> {
-        answered(SESSION_SETUP, connection.inner.options.connect_timeout, async {
-            Session::begin(connection, who).await?.finish(encrypt).await
-        })
-        .await
+        Session::begin(connection, who).await?.finish(encrypt).await
     }
 
     /// Does the first of the two round trips of [`Session::log_on`], which does not depend on the password. A
@@ -104,9 +97,7 @@ impl Session {
         who: &Credentials,
         previous: u64,
     ) -> Result<LoggingOn<'a>> {
-        let time = connection.inner.options.connect_timeout;
-        let begin = log_on::begin(&connection.inner, who, previous);
-        let begun = answered(SESSION_SETUP, time, begin).await?;
+        let begun = log_on::begin(&connection.inner, who, previous).await?;
         Ok(LoggingOn { connection, who: who.clone(), begun })
     }
 

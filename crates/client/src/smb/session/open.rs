@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::error::Result;
-use crate::retry::{late, within};
+use crate::retry::{answered, late, within};
 use crate::smb::channels::Channel;
 use crate::smb::connection::ConnectionCore;
 use crate::smb::negotiate::Negotiated;
@@ -202,26 +202,33 @@ impl SessionInner {
         // One after the other. Samba passes each further connection of a client, when it negotiates, to the
         // process of the first. If two arrive there at the same moment, one is never answered.
         let turn = self.negotiating.lock().await;
-        match tokio::time::timeout(patience, self.bind_over(stream, turn)).await {
-            Ok(bound) => bound.map(Some),
-            Err(_) => Ok(None),
+        match self.bind_over(stream, turn, patience).await {
+            Ok(bound) => Ok(Some(bound)),
+            Err(Error::Late { .. }) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// Negotiates over `stream` and binds the session to it. `turn` is released when the server has answered,
-    /// or when it is silent for so long that others should not wait any more.
-    async fn bind_over(&self, stream: TcpStream, turn: MutexGuard<'_, ()>) -> Result<Bound> {
+    /// Negotiates over `stream` and binds the session to it. Each reply has to come within `patience`. `turn`
+    /// is released when the server has answered, or when it is silent for so long that others should not wait
+    /// any more.
+    async fn bind_over(
+        &self,
+        stream: TcpStream,
+        turn: MutexGuard<'_, ()>,
+        patience: Duration,
+    ) -> Result<Bound> {
         // MS-SMB2 3.2.4.2.3
         let mut negotiating = pin!(Connection::over(stream, &self.host, &self.options));
-        let answered = tokio::time::timeout(self.options.connect_timeout / TURN, &mut negotiating).await;
+        let soon = tokio::time::timeout(self.options.connect_timeout / TURN, &mut negotiating).await;
         drop(turn);
-        let connection = match answered {
+        let connection = match soon {
             Ok(connection) => connection?,
-            Err(_) => negotiating.await?,
+            Err(_) => answered("NEGOTIATE", patience, negotiating).await?,
         }
         .inner;
         same_server(&self.negotiated, &connection)?;
-        let keys = log_on::bind(&connection, &self.credentials, &self.keys).await?;
+        let keys = log_on::bind(&connection, &self.credentials, &self.keys, patience).await?;
         Ok(Bound { connection, keys })
     }
 

@@ -61,9 +61,7 @@ impl SessionInner {
         let _turn = self.renewing.lock().await;
         if self.renewals.load(Ordering::Relaxed) == renewals {
             let (connection, who) = (&channel.connection, &self.credentials);
-            let renewing = log_on::renew(connection, who, &self.keys, self.protection);
-            let renewed = tokio::time::timeout(self.options.connect_timeout, renewing).await;
-            renewed.map_err(|_| crate::retry::late())??;
+            log_on::renew(connection, who, &self.keys, self.protection).await?;
             self.renewals.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
