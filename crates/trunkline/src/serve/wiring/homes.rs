@@ -5,10 +5,11 @@
 //! connects, and SMB, NFS and a restart see one truth about each file. The engine keeps each user within the
 //! home (`share::Identity::home`).
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, CWD, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
@@ -19,8 +20,29 @@ use super::locks::held;
 use crate::config::{Share, os_error};
 use crate::host;
 
-/// Held while a home is made, so that a directory left behind by another process is not one in the making.
-static MAKING: Mutex<()> = Mutex::new(());
+/// The homes that are being made. Others wait for none of them.
+static MAKING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+static MADE: Condvar = Condvar::new();
+
+/// The right to make the home at a path. While it is held, a directory that lies there half done is this
+/// one's, and not one that another process has left behind. The drop of this value ends it.
+struct HomeInMaking(PathBuf);
+
+impl HomeInMaking {
+    /// Waits until nobody else makes this home.
+    fn begin(path: &Path) -> HomeInMaking {
+        let making = MADE.wait_while(held(&MAKING), |making| making.contains(path));
+        making.unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
+        HomeInMaking(path.to_owned())
+    }
+}
+
+impl Drop for HomeInMaking {
+    fn drop(&mut self) {
+        held(&MAKING).remove(&self.0);
+        MADE.notify_all();
+    }
+}
 
 /// The homes of a share.
 pub struct HomeDirectories {
@@ -37,7 +59,7 @@ impl HomeDirectories {
     }
 
     fn make(&self, user: &Identity, path: &Path) -> io::Result<()> {
-        let _one_at_a_time = held(&MAKING);
+        let _in_making = HomeInMaking::begin(path);
         if is_directory(path).is_ok() {
             return Ok(());
         }
@@ -228,6 +250,21 @@ mod tests {
             (0..8).for_each(|_| drop(scope.spawn(connect)));
         });
         assert_eq!(names_in(dir.path()).len(), 20);
+    }
+
+    #[test]
+    fn a_home_on_a_slow_disk_keeps_only_its_user_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let slow = HomeInMaking::begin(&dir.path().join("ann"));
+        let homes = homes(dir.path(), true);
+        homes.home(&user("bob")).unwrap();
+        assert_eq!(names_in(dir.path()), [PathBuf::from("bob")]);
+        std::thread::scope(|scope| {
+            let anns = scope.spawn(|| homes.home(&user("ann")));
+            drop(slow);
+            anns.join().unwrap().unwrap();
+        });
+        assert_eq!(names_in(dir.path()).len(), 2);
     }
 
     #[test]
