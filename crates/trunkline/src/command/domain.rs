@@ -17,6 +17,7 @@ use crate::domain::controllers::{KdcSource, Kdcs};
 use crate::domain::examine::{DomainStep, DomainStepResult, Membership, examine};
 use crate::domain::keytab::Keytab;
 use crate::domain::membership::{self, Join, Joined, OWN_KEYTAB};
+use crate::domain::work::Work;
 use crate::domain::{enctype, skew};
 use crate::password;
 use crate::state::StateDir;
@@ -65,11 +66,12 @@ fn join(args: &JoinArgs) -> anyhow::Result<()> {
         .collect::<Result<_, _>>()
         .map_err(anyhow::Error::msg)?;
     let dir = config.server.state_dir.value.clone();
-    let (keytab, joined) = match &args.keytab {
+    // The lock of the own keytab is held until the settings are written.
+    let (keytab, joined, _work) = match &args.keytab {
         Some(file) => {
             let file = std::path::absolute(file)?;
             let joined = membership::bring(&realm, &file, &aliases)?;
-            (file, joined)
+            (file, joined, None)
         }
         None => {
             // The directory must be there, and be the server's.
@@ -77,8 +79,8 @@ fn join(args: &JoinArgs) -> anyhow::Result<()> {
                 drop(StateDir::open(&dir)?);
             }
             let keytab = dir.join(OWN_KEYTAB);
-            let joined = join_directory(args, &config, &realm, &aliases, &keytab)?;
-            (keytab, joined)
+            let (joined, work) = join_directory(args, &config, &realm, &aliases, &keytab)?;
+            (keytab, joined, Some(work))
         }
     };
     let netbios_name = args.netbios_name.as_ref().or(joined.netbios_name.as_ref());
@@ -96,9 +98,7 @@ fn join(args: &JoinArgs) -> anyhow::Result<()> {
         "joined after {:.1} s; `trunkline domain test` examines each step",
         begun.elapsed().as_secs_f64()
     );
-    for note in notes {
-        eprintln!("trunkline: note: {note}");
-    }
+    notes.iter().for_each(note);
     Ok(())
 }
 
@@ -108,7 +108,7 @@ fn join_directory(
     realm: &str,
     aliases: &[String],
     keytab: &Path,
-) -> anyhow::Result<Joined> {
+) -> anyhow::Result<(Joined, Work)> {
     anyhow::ensure!(
         args.controller.is_some() || membership::is_joinable(realm),
         "the DNS names no domain controller of {realm} (record _ldap._tcp.dc._msdcs.{}); for Active \
@@ -130,7 +130,9 @@ fn join_directory(
     aliases.sort_unstable();
     aliases.dedup();
     let password = logon_password(&args.logon, realm)?;
-    Ok(membership::join(Join {
+    let work = Work::beside(keytab, realm)?;
+    work.leftover().into_iter().for_each(note);
+    let joined = membership::join(Join {
         realm,
         user: &args.logon.user,
         password: &password,
@@ -139,8 +141,13 @@ fn join_directory(
         aliases: &aliases,
         unit: args.organizational_unit.as_deref(),
         controller: args.controller.as_deref(),
-        keytab,
-    })?)
+        work: &work,
+    })?;
+    Ok((joined, work))
+}
+
+fn note(note: impl std::fmt::Display) {
+    eprintln!("trunkline: note: {note}");
 }
 
 fn report(realm: &str, keytab: &Path, joined: &Joined) {
@@ -188,8 +195,15 @@ fn joined_realm(config: &Config) -> anyhow::Result<(String, PathBuf)> {
 }
 
 fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArgs) -> anyhow::Result<()> {
+    let joined = joined_realm(&Config::load(&location.overrides())?)?;
+    let (realm, keytab) = joined.clone();
+    let is_own = keytab == control::state_dir(location)?.join(OWN_KEYTAB);
+    // Keys of a run that died belong to the account, and no other run may be under way.
+    let work =
+        (is_own || Work::has_been_beside(&keytab)).then(|| Work::beside(&keytab, &realm)).transpose()?;
+    work.iter().filter_map(Work::leftover).for_each(note);
     let config = Config::load(&location.overrides())?;
-    let (realm, keytab) = joined_realm(&config)?;
+    anyhow::ensure!(joined_realm(&config)? == joined, "another command has changed `[domain]`; try again");
     // The account would be gone before the settings are refused.
     let ntlm = &config.domain.ntlm;
     anyhow::ensure!(
@@ -197,7 +211,6 @@ fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArgs) -
         "`ntlm` is `off` ({}), so nobody could log on without {realm}; set it to `on` first",
         config.location(&ntlm.origin),
     );
-    let is_own = keytab == config.server.state_dir.value.join(OWN_KEYTAB);
     let account = Keytab::read(&keytab)
         .ok()
         .and_then(|keys| keys.of_realm(&realm).machine_account().map(str::to_owned));
@@ -219,15 +232,16 @@ fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArgs) -
             Err(error) => anyhow::bail!("{}: {error}; remove it by hand", keytab.display()),
         }
     }
+    if let Some(work) = work {
+        work.remove()?;
+    }
     println!("the server has left {realm}");
     let after = Config::load(&location.overrides())?;
     if let Some(still) = &after.domain.realm {
         let from = after.location(&still.origin);
         eprintln!("trunkline: note: the configuration names {} still ({from}); remove it there", still.value);
     }
-    for note in notes {
-        eprintln!("trunkline: note: {note}");
-    }
+    notes.iter().for_each(note);
     Ok(())
 }
 
@@ -340,7 +354,7 @@ fn controllers(kdcs: &Kdcs) -> Vec<[String; 3]> {
 fn renew(days: u32, location: &LocationArgs) -> anyhow::Result<()> {
     let config = Config::load(&location.overrides())?;
     let (realm, keytab) = joined_realm(&config)?;
-    let (before, after) = membership::renew(&realm, &keytab, days)?;
+    let (before, after) = membership::renew(&realm, &keytab, days, |leftover| note(leftover))?;
     match after > before {
         true => println!("key version {after} added; version {before} stays for tickets that clients have"),
         false => println!("key version {before} is not older than {days} days and stays"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::controllers::{self, KdcSource, Kdcs};
 use super::keytab::{Keytab, KeytabError};
 use super::program::{ADCLI, Program, ProgramEnd, ProgramError};
-use super::work::Work;
+use super::work::{Leftover, Work};
 use super::{SET_CLOCK, skew};
 
 /// The name of the server's own keytab in the state directory.
@@ -53,7 +53,7 @@ pub enum MembershipError {
     #[error("{}: {}", .0.display(), crate::config::os_error(.1))]
     Host(PathBuf, std::io::Error),
     /// Another command changes the keytab.
-    #[error("another `trunkline domain join` or `renew` changes {}; wait for its end", .0.display())]
+    #[error("another `trunkline domain join`, `renew` or `leave` changes {}; wait for its end", .0.display())]
     Busy(PathBuf),
     /// `adcli` failed after it had changed the password of the machine account.
     #[error("{why}; the keys of version {kvno}, which it had made before, are in {}", .path.display())]
@@ -86,8 +86,8 @@ pub struct Join<'a> {
     pub unit: Option<&'a str>,
     /// The controller to use, in place of the first that answers.
     pub controller: Option<&'a str>,
-    /// The keytab to write.
-    pub keytab: &'a Path,
+    /// The keytab to write, and the lock of it.
+    pub work: &'a Work,
 }
 
 /// The result of a join.
@@ -209,7 +209,7 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
         None => controller(join.realm)?,
     };
     // The keys of before stay in front of the new ones, so that sessions and tickets of clients go on.
-    let work = Work::beside(join.keytab, join.realm)?;
+    let work = join.work;
     let mut words = domain_words(join.realm, &controller);
     let mut option = |name: &str, value: &str| words.extend([OsString::from(name), OsString::from(value)]);
     option("--login-user", join.user);
@@ -226,8 +226,8 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
     }
     words.extend(["--host-keytab".into(), work.keytab().into(), "--stdin-password".into()]);
     words.push("--show-details".into());
-    let end = HOST_ADCLI.run_on(&work, "join", words, join.password)?;
-    let keytab = Keytab::read(join.keytab)?.of_realm(join.realm);
+    let end = HOST_ADCLI.run_on(work, "join", words, join.password)?;
+    let keytab = Keytab::read(work.target())?.of_realm(join.realm);
     let netbios_name = detail(&end.output, "domain-short").map(str::to_uppercase);
     let account = keytab.machine_account().map(str::to_owned);
     let domain_sid = detail(&end.output, "domain-SID").map(str::to_owned);
@@ -289,12 +289,17 @@ pub fn leave(realm: &str, account: &str, user: &str, password: &str) -> Result<(
 /// Gives the machine account a new password if the one it has is older than `days`, and adds its keys to the
 /// keytab. The former keys stay, since clients have tickets of them.
 ///
-/// Returns the newest key version before and after.
+/// Returns the newest key version before and after. What a run that died has left is told to `note`.
 ///
 /// # Errors
 /// The reason. The keytab is unchanged then, unless the reason is [`MembershipError::Kept`].
-pub fn renew(realm: &str, path: &Path, days: u32) -> Result<(u32, u32), MembershipError> {
-    renew_by(HOST_ADCLI, controller, realm, path, days)
+pub fn renew(
+    realm: &str,
+    path: &Path,
+    days: u32,
+    note: impl Fn(&Leftover),
+) -> Result<(u32, u32), MembershipError> {
+    renew_by(HOST_ADCLI, controller, realm, path, days, note)
 }
 
 fn renew_by(
@@ -303,11 +308,15 @@ fn renew_by(
     realm: &str,
     path: &Path,
     days: u32,
+    note: impl Fn(&Leftover),
 ) -> Result<(u32, u32), MembershipError> {
     let read = || Ok::<_, MembershipError>(Keytab::read(path)?.of_realm(realm));
     // A missing keytab is said before anything is made beside it.
     read()?;
     let work = Work::beside(path, realm)?;
+    if let Some(leftover) = work.leftover() {
+        note(leftover);
+    }
     // Only the keys that are read under the lock are the newest.
     let keytab = read()?;
     let Some(account) = keytab.machine_account() else {
@@ -370,7 +379,7 @@ mod tests {
 
     fn renewed(directory: &Path, script: &str, limit_s: u64) -> Result<(u32, u32), MembershipError> {
         let adcli = adcli(directory, script, Duration::from_secs(limit_s));
-        renew_by(adcli, |_| Ok("dc1".to_owned()), "R", &directory.join("keytab"), 30)
+        renew_by(adcli, |_| Ok("dc1".to_owned()), "R", &directory.join("keytab"), 30, |_| ())
     }
 
     #[test]
@@ -407,7 +416,7 @@ mod tests {
         let bytes: Vec<u8> =
             keytab(&[3]).iter().map(|byte| if *byte == b'R' { b'r' } else { *byte }).collect();
         std::fs::write(&path, bytes).unwrap();
-        renew_by(adcli, |_| Ok("dc1".to_owned()), "r", &path, 30).unwrap();
+        renew_by(adcli, |_| Ok("dc1".to_owned()), "r", &path, 30, |_| ()).unwrap();
         let words = std::fs::read_to_string(directory.path().join("words")).unwrap();
         let expected = "update --domain r --domain-controller dc1 --computer-name FILES \
                         --computer-password-lifetime=30 --host-keytab ";

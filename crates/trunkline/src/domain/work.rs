@@ -3,6 +3,7 @@
 //! The server never reads half of a keytab: [`Work::keep`] puts a whole one in its place. Keys that the
 //! directory has already are never lost, not even if this program dies: [`Work::rescue`].
 
+use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -15,43 +16,100 @@ use super::membership::MembershipError;
 
 /// A directory beside a keytab, for one program at a time. It is removed with the value, unless it has new
 /// keys that could not be put in place.
+#[derive(Debug)]
 pub struct Work {
     directory: PathBuf,
     keytab: PathBuf,
     target: PathBuf,
     realm: String,
+    leftover: Option<Leftover>,
     /// Its lock keeps other programs away until the value is dropped.
     _lock: File,
 }
 
+/// The remains of a run that died.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leftover {
+    /// Keys of this version. They are in this keytab now.
+    Keys(u32, PathBuf),
+    /// Something in this directory, but no key that the keytab lacks. It is removed.
+    NoKeys(PathBuf),
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Leftover::Keys(kvno, keytab) => write!(
+                f,
+                "a run that was killed had left keys of version {kvno}; they are in {} now",
+                keytab.display()
+            ),
+            Leftover::NoKeys(directory) => write!(
+                f,
+                "a run that was killed had left no whole new keys in {}, which is cleared; if tickets are \
+                 refused now, the domain has a password that nobody knows: `trunkline domain join` again",
+                directory.display()
+            ),
+        }
+    }
+}
+
+/// The file or directory of this purpose beside a keytab.
+fn beside(target: &Path, purpose: &str) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    target.with_file_name(format!(".{name}.{purpose}"))
+}
+
+/// Takes the lock beside a keytab.
+fn lock(target: &Path) -> Result<File, MembershipError> {
+    let path = beside(target, "lock");
+    let failed = |error: std::io::Error| MembershipError::Host(path.clone(), error);
+    loop {
+        let mut options = OpenOptions::new();
+        let opened = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
+        let file = opened.map_err(failed)?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
+            Errno::WOULDBLOCK => MembershipError::Busy(target.to_owned()),
+            other => failed(other.into()),
+        })?;
+        // The holder before may have removed the file, as [`Work::remove`] does. Another program then locks a
+        // new one.
+        let own = file.metadata().map_err(failed)?;
+        if path.metadata().is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+            return Ok(file);
+        }
+    }
+}
+
 impl Work {
+    /// Whether a program has worked beside this keytab, so that something of it may be there.
+    pub fn has_been_beside(target: &Path) -> bool {
+        beside(target, "lock").exists()
+    }
+
     /// Begins the next version of a keytab with its keys. If a program died after it had new keys of the
     /// realm, they are in the keytab now.
     ///
     /// # Errors
     /// [`MembershipError::Busy`], or the host's.
     pub fn beside(target: &Path, realm: &str) -> Result<Work, MembershipError> {
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let beside = |end: &str| target.with_file_name(format!(".{name}.{end}"));
-        let (directory, lock) = (beside("new"), beside("lock"));
         let failed = |path: &Path, error| MembershipError::Host(path.to_owned(), error);
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(false).mode(0o600).open(&lock);
-        let file = opened.map_err(|error| failed(&lock, error))?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-            Errno::WOULDBLOCK => MembershipError::Busy(target.to_owned()),
-            other => failed(&lock, other.into()),
-        })?;
-        match DirBuilder::new().mode(0o700).create(&directory) {
+        let lock = lock(target)?;
+        let directory = beside(target, "new");
+        let is_left = match DirBuilder::new().mode(0o700).create(&directory) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
                 return Err(failed(&directory, error));
             }
-            _ => {}
-        }
+            created => created.is_err(),
+        };
         let keytab = directory.join("keytab");
         let (target, realm) = (target.to_owned(), realm.to_owned());
-        let work = Work { directory, keytab, target, realm, _lock: file };
-        work.rescue()?;
+        let mut work = Work { directory, keytab, target, realm, leftover: None, _lock: lock };
+        let rescued = work.rescue()?;
+        work.leftover = match rescued {
+            Some(kvno) => Some(Leftover::Keys(kvno, work.target.clone())),
+            None => is_left.then(|| Leftover::NoKeys(work.directory.clone())),
+        };
         let target = &work.target;
         match Keytab::read(target).is_ok() {
             true => std::fs::copy(target, &work.keytab).map(|_| ()),
@@ -62,6 +120,22 @@ impl Work {
         }
         .map_err(|error| failed(&work.keytab, error))?;
         Ok(work)
+    }
+
+    /// The remains that were there.
+    pub fn leftover(&self) -> Option<&Leftover> {
+        self.leftover.as_ref()
+    }
+
+    /// Ends the work for good: all that lies beside the keytab is removed.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn remove(self) -> Result<(), MembershipError> {
+        let failed = |path: &Path, error| MembershipError::Host(path.to_owned(), error);
+        std::fs::remove_dir_all(&self.directory).map_err(|error| failed(&self.directory, error))?;
+        let lock = beside(&self.target, "lock");
+        std::fs::remove_file(&lock).map_err(|error| failed(&lock, error))
     }
 
     /// The keytab to write.
@@ -161,6 +235,48 @@ mod tests {
             assert_eq!(std::fs::read(work.keytab()).unwrap(), keytab(expected), "it begins with these");
         }
         assert!(!directory.path().join(".k.new").exists());
+    }
+
+    #[test]
+    fn remains_of_a_run_that_died_are_told() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, new) = (directory.path().join("k"), directory.path().join(".k.new"));
+        std::fs::write(&path, keytab(3)).unwrap();
+        let begin = |left: &[u8]| {
+            std::fs::create_dir(&new).unwrap();
+            std::fs::write(new.join("keytab"), left).unwrap();
+            Work::beside(&path, "R").unwrap().leftover().cloned()
+        };
+        assert_eq!(begin(&keytab(4)), Some(Leftover::Keys(4, path.clone())));
+        assert_eq!(begin(&keytab(5)[..12]), Some(Leftover::NoKeys(new.clone())), "half of a key");
+        let work = Work::beside(&path, "R").unwrap();
+        assert_eq!(work.leftover(), None);
+        std::fs::remove_file(&path).unwrap();
+        work.remove().unwrap();
+        assert_eq!(directory.path().read_dir().unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_lock_that_was_removed_with_its_file_locks_nobody() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let path = path.clone();
+                std::thread::spawn(move || {
+                    let mut runs = 0;
+                    while runs < 50 {
+                        let Ok(work) = Work::beside(&path, "R") else { continue };
+                        // Nobody else may make it meanwhile.
+                        std::fs::create_dir(path.with_file_name("alone")).unwrap();
+                        std::fs::remove_dir(path.with_file_name("alone")).unwrap();
+                        work.remove().unwrap();
+                        runs += 1;
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod channels;
+mod domain;
 mod environment;
 mod health;
 mod interfaces;
