@@ -28,12 +28,41 @@ pub(crate) struct PasswordDelays {
 /// The queue of one user from one address.
 #[derive(Debug, Default)]
 struct AttemptQueue {
-    /// When the next attempt may be judged.
-    ready_ns: u64,
+    next: NextAttempt,
     /// The waiting attempts in order, each with its number.
     waiting: VecDeque<(u64, Waiter)>,
     /// The number of attempts that have waited so far.
     numbered: u64,
+}
+
+/// When the next attempt of a queue may be judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum NextAttempt {
+    /// At this time (monotonic ns).
+    At(u64),
+    /// When the outcome of the one that another thread judges is known.
+    AfterPending,
+}
+
+impl Default for NextAttempt {
+    fn default() -> NextAttempt {
+        NextAttempt::NOW
+    }
+}
+
+impl NextAttempt {
+    const NOW: NextAttempt = NextAttempt::At(0);
+
+    fn is_due(self, now_ns: u64) -> bool {
+        self.at_ns().is_some_and(|at_ns| at_ns <= now_ns)
+    }
+
+    fn at_ns(self) -> Option<u64> {
+        match self {
+            NextAttempt::At(at_ns) => Some(at_ns),
+            NextAttempt::AfterPending => None,
+        }
+    }
 }
 
 /// An attempt that is ready for judgment.
@@ -67,7 +96,7 @@ pub struct QueuedAttempt {
     number: u64,
     /// The async id of the waiting request.
     pub async_id: u64,
-    /// When to try it again, if it is the next one.
+    /// When to try it again, if it is the next one and the time is known.
     pub at_ns: Option<u64>,
 }
 
@@ -76,7 +105,7 @@ pub(crate) struct PendingAttempt {
     delays: Arc<PasswordDelays>,
     key: u64,
     /// When the next attempt may be judged, if this one fails.
-    ready_ns: u64,
+    after_failure: NextAttempt,
     has_failed: bool,
 }
 
@@ -89,7 +118,15 @@ impl PendingAttempt {
 
 impl Drop for PendingAttempt {
     fn drop(&mut self) {
-        self.delays.settle(self.key, if self.has_failed { self.ready_ns } else { 0 });
+        let next = if self.has_failed { self.after_failure } else { NextAttempt::NOW };
+        self.delays.settle(self.key, next);
+    }
+}
+
+impl PasswordAttempt {
+    /// When the next attempt may be judged, if this one fails.
+    fn after_failure(&self) -> NextAttempt {
+        NextAttempt::At(self.now_ns.saturating_add(self.delay_ns))
     }
 }
 
@@ -110,16 +147,30 @@ impl PasswordDelays {
         one: PasswordAttempt,
         judge: impl FnOnce() -> (R, bool),
     ) -> AttemptOutcome<R> {
-        let PasswordAttempt { key, queued, waiter, delay_ns, now_ns } = one;
+        let (delay_ns, after_failure) = (one.delay_ns, one.after_failure());
+        self.take_turn(one, || {
+            let (judged, has_failed) = judge();
+            (judged, (has_failed && delay_ns > 0).then_some(after_failure))
+        })
+    }
+
+    /// Runs `work` if it is the turn of this attempt. `work` also says when the next one may be judged, unless
+    /// that is at once.
+    fn take_turn<R>(
+        self: &Arc<Self>,
+        one: PasswordAttempt,
+        work: impl FnOnce() -> (R, Option<NextAttempt>),
+    ) -> AttemptOutcome<R> {
+        let PasswordAttempt { key, queued, waiter, now_ns, .. } = one;
         let mut queues = self.part(key).lock();
         if let Some(queue) = queues.get_mut(&key) {
             let next = queue.waiting.front().map(|&(number, _)| number);
             let is_next = next == queued.as_ref().map(|queued| queued.number);
-            if !is_next || now_ns < queue.ready_ns {
+            if !is_next || !queue.next.is_due(now_ns) {
                 if queued.is_none() && queue.waiting.len() >= MAX_WAITING_ATTEMPTS {
                     return AttemptOutcome::Refused;
                 }
-                let at_ns = is_next.then_some(queue.ready_ns);
+                let at_ns = queue.next.at_ns().filter(|_| is_next);
                 let mut queued = queued.unwrap_or_else(|| {
                     let (number, async_id) = (queue.numbered, waiter.token);
                     queue.numbered += 1;
@@ -131,46 +182,40 @@ impl PasswordDelays {
             }
         }
         // The lock is held, so that no other thread judges an attempt of the same key meanwhile.
-        let (judged, has_failed) = judge();
-        if has_failed && delay_ns > 0 {
+        let (done, next) = work();
+        if let Some(next) = next {
             if !queues.contains_key(&key) {
                 make_room(&mut queues, now_ns);
             }
-            queues.entry(key).or_default().ready_ns = now_ns.saturating_add(delay_ns);
+            queues.entry(key).or_default().next = next;
         }
         drop(queues);
         drop(queued);
-        AttemptOutcome::Judged(judged)
+        AttemptOutcome::Judged(done)
     }
 
     /// Begins an attempt that another thread judges, if it may be judged now. The others of its user and
     /// address wait until its outcome is known.
     pub(crate) fn begin(self: &Arc<Self>, one: PasswordAttempt) -> AttemptOutcome<PendingAttempt> {
-        let (key, ready_ns) = (one.key, one.now_ns.saturating_add(one.delay_ns));
-        match self.judge(PasswordAttempt { delay_ns: u64::MAX, ..one }, || ((), true)) {
-            AttemptOutcome::Judged(()) => AttemptOutcome::Judged(PendingAttempt {
-                delays: Arc::clone(self),
-                key,
-                ready_ns,
-                has_failed: false,
-            }),
-            AttemptOutcome::Later(queued) => AttemptOutcome::Later(queued),
-            AttemptOutcome::Refused => AttemptOutcome::Refused,
-        }
+        let (delays, key, after_failure) = (Arc::clone(self), one.key, one.after_failure());
+        self.take_turn(one, || {
+            let pending = PendingAttempt { delays, key, after_failure, has_failed: false };
+            (pending, Some(NextAttempt::AfterPending))
+        })
     }
 
     /// Sets when the next attempt may be judged, and wakes it.
-    fn settle(&self, key: u64, ready_ns: u64) {
+    fn settle(&self, key: u64, next: NextAttempt) {
         let mut queues = self.part(key).lock();
         let Some(queue) = queues.get_mut(&key) else { return };
-        queue.ready_ns = ready_ns;
-        let next = queue.waiting.front().map(|(_, waiter)| waiter.clone());
-        if next.is_none() && ready_ns == 0 {
+        queue.next = next;
+        let first = queue.waiting.front().map(|(_, waiter)| waiter.clone());
+        if first.is_none() && next == NextAttempt::NOW {
             queues.remove(&key);
         }
         drop(queues);
-        if let Some(next) = next {
-            next.wake.wake(next.token);
+        if let Some(first) = first {
+            first.wake.wake(first.token);
         }
     }
 
@@ -193,10 +238,10 @@ fn make_room(queues: &mut HashMap<u64, AttemptQueue>, now_ns: u64) {
     if queues.len() < MAX_PASSWORD_DELAYS / PARTS {
         return;
     }
-    queues.retain(|_, queue| now_ns < queue.ready_ns || !queue.waiting.is_empty());
+    queues.retain(|_, queue| !queue.next.is_due(now_ns) || !queue.waiting.is_empty());
     if queues.len() >= MAX_PASSWORD_DELAYS / PARTS {
         let idle = queues.iter().filter(|(_, queue)| queue.waiting.is_empty());
-        let soonest = idle.min_by_key(|(_, queue)| queue.ready_ns).map(|(&key, _)| key);
+        let soonest = idle.min_by_key(|(_, queue)| queue.next).map(|(&key, _)| key);
         soonest.and_then(|key| queues.remove(&key));
     }
 }
