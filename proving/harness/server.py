@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Any, Protocol, Self
 
 from proving.harness import volume
 
@@ -232,10 +232,23 @@ class Server:
         except OSError:
             return 0
 
+    def report(self) -> dict[str, Any]:
+        """Return the server's own report, as the JSON of smbstatus."""
+        said: dict[str, Any] = json.loads(_script(self.kind, "status", self.directory))
+        return said
+
     def opens(self) -> dict[str, int]:
         """Return the paths of the files that clients have open, by the server's own report, each with the number of opens."""
-        said = json.loads(_script(self.kind, "status", self.directory))
-        return {path: len(file["opens"]) for path, file in said["open_files"].items()}
+        return {path: len(file["opens"]) for path, file in self.report()["open_files"].items()}
+
+    def channels(self) -> list[int]:
+        """Return the number of channels of each session, by the server's own report."""
+        return sorted(len(session["channels"]) for session in self.report()["sessions"].values())
+
+    def ticket_ends(self) -> tuple[int, int]:
+        """Return how often our server has told a session that its ticket has ended, and how often one was authenticated again."""
+        ends = self.report()["transport"]["ticket_ends"]
+        return ends["expired"], ends["reauthenticated"]
 
     def share_directory(self, share: str) -> Path:
         """Return the directory of this machine that the share serves."""

@@ -3,13 +3,22 @@
 import json
 import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
 # Where Debian has its programs, whoever runs a suite.
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
+
+# What ends a case as failed, and not the suite.
+TROUBLE = (AssertionError, RuntimeError, OSError, subprocess.SubprocessError, ValueError, KeyError)
+
+
+class CaseFailed(AssertionError):
+    """A case has not gone as it must."""
 
 
 @dataclass
@@ -35,6 +44,18 @@ class Tally:
         if result != "pass":
             self.notes.append(f"{result}: {name}: {detail}")
         print(f"{result.upper():7} {self.suite}: {name}{': ' + detail if detail and result != 'pass' else ''}", flush=True)
+
+    def case(self, name: str, work: Callable[[], str | None]) -> None:
+        """Run one case and count it. It may return a remark, which is printed. One that fails keeps no other from running."""
+        begun = time.monotonic()
+        try:
+            remark = work()
+        except TROUBLE as reason:
+            self.add("fail", name, f"{reason} ({time.monotonic() - begun:.1f} s)")
+        else:
+            self.add("pass", name)
+            if remark:
+                print(f"        {remark}", flush=True)
 
     def close(self) -> int:
         """Print the closing line, write the counts to TALLY_FILE if it is set, and return the exit status."""

@@ -16,7 +16,7 @@ AES = "aes256-cts-hmac-sha1-96:normal"
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
 
 
-class RealmError(Exception):
+class RealmError(RuntimeError):
     """A program of the realm has failed."""
 
 

@@ -25,7 +25,7 @@ from typing import Self
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import server as servers
-from proving.harness.tally import Tally, skip_whole_suite
+from proving.harness.tally import CaseFailed, Tally, skip_whole_suite
 from proving.kerberos import realm as realms
 from proving.kerberos.network import end_process
 from proving.kerberos.realm import Realm
@@ -45,10 +45,6 @@ TORTURE = ("reauth1", "reauth2", "reauth3", "reauth4", "expire1n", "expire1s", "
 TORTURE_LIMIT_S = 90
 # smbtorture looks its target up by name, since a ticket is for a name.
 NAME_WRAPPER = "libnss_wrapper.so"
-
-
-class CaseFailed(Exception):
-    """A case has not gone as it must."""
 
 
 class Server:
@@ -148,14 +144,9 @@ class Suite:
         self.directory, self.tokens, self.seed, self.tally = directory, tokens, seed, Tally(SUITE)
         self.keytab = directory / "keytab"
 
-    def case(self, name: str, body: Callable[[], None]) -> None:
+    def case(self, name: str, work: Callable[[], str | None]) -> None:
         """Run a case and count it."""
-        try:
-            body()
-        except (CaseFailed, realms.RealmError, subprocess.TimeoutExpired, AssertionError, KeyError, ValueError) as error:
-            self.tally.add("fail", name, str(error))
-        else:
-            self.tally.add("pass", name)
+        self.tally.case(name, work)
 
     def run_tokens(self) -> int:
         """Nothing but bad tokens, for the long count."""

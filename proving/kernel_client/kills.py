@@ -48,6 +48,7 @@ HOLDER, INTRUDER = {True: "holder", False: "keeper"}, {True: "intruder", False: 
 class Kills(runs.Run):
     """One mount's kills, over any protocol: the kills and the failures."""
 
+    restarts_server = True
     # The client whose open files are compared.
     who = "client"
     # The time for which the server is down, in seconds.

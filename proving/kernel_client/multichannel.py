@@ -3,9 +3,9 @@
 
     multichannel.py [--server trunkline|samba] [--sec krb5|krb5i]
 
-Linux finds the other addresses by itself. /proc/fs/cifs/DebugData must show four connected channels, and the server
-four connections. Under the load of workload.py each must carry requests. A client that requests more channels than the
-server allows must keep the allowed number.
+Linux finds the other addresses by itself. /proc/fs/cifs/DebugData must show four connected channels, the server four
+connections, and its status one session with four channels. Under the load of workload.py each must carry requests. A
+client that requests more channels than the server allows must keep the allowed number.
 """
 
 import sys
@@ -34,8 +34,15 @@ def spread(mount: mounted.Mounted) -> list[str]:
         failures.append(f"of {mount.nics} NICs only {sorted(used)} carry a channel")
     if len(carried) != mounted.CHANNELS:
         failures.append(f"{len(carried)} connections for {mounted.CHANNELS} channels")
+    failures += counted(mount)
     mount.wait_for_steps(mount.progress()["steps"], 60)
     return failures + mount.finish()
+
+
+def counted(mount: mounted.Mounted) -> list[str]:
+    """Compare the channels that the server counts with those that the client has. Returns the failures."""
+    channels = mount.server.channels()
+    return [] if channels == [mounted.CHANNELS] else [f"the server reports sessions with {channels} channels, not one with {mounted.CHANNELS}"]
 
 
 def stays_at_four(mount: mounted.Mounted) -> list[str]:
@@ -45,6 +52,7 @@ def stays_at_four(mount: mounted.Mounted) -> list[str]:
     # Newer clients open a further connection now and then, which is refused before it carries a request.
     carried = [received for received, _ in mount.carrying().values() if received > mounted.WORKING_BYTES]
     failures = [] if len(carried) == mounted.CHANNELS else [f"{len(carried)} connections carry requests, and four channels is the server's most"]
+    failures += counted(mount)
     return failures + mount.finish()
 
 

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from proving.harness import server as servers
 from proving.harness.tally import Tally, skip_whole_suite
-from proving.kernel_client import faults, guest, kernels, mounted
+from proving.kernel_client import faults, guest, kernels, mounted, tickets
 
 # The exceptions that end the work on a mount. Each is a failure of the run.
 TROUBLE = (mounted.RunFailed, guest.GuestEnded, OSError)
@@ -35,6 +35,9 @@ def in_one_guest(tally: Tally) -> Iterator[None]:
 
 class Run:
     """One mount: the work and the failures."""
+
+    # Whether the work ends the server and starts it again, which its counts do not outlive.
+    restarts_server = False
 
     def __init__(self, kind: str, seed: int) -> None:
         self.kind, self._seed = kind, seed
@@ -80,6 +83,8 @@ class Run:
                 try:
                     self._work(mount, count)
                     self.where = "end"
+                    if not self.restarts_server:
+                        self.failures += tickets.never_ended(mount.server)
                     self.failures += self._finish(mount)
                     if self.failures:
                         mount.explain()

@@ -124,6 +124,13 @@ impl Page {
             "Opens refused to clients with more than an equal share while descriptors were scarce.",
         );
         self.sample(name, &[], of.refused_opens as f64);
+        let of = &all.ticket_ends;
+        let name = "trunkline_sessions_expired_total";
+        self.begin(name, "counter", "SMB sessions that were told that their ticket has ended.");
+        self.sample(name, &[], of.expired as f64);
+        let name = "trunkline_sessions_reauthenticated_total";
+        self.begin(name, "counter", "SMB sessions that were authenticated again.");
+        self.sample(name, &[], of.reauthenticated as f64);
         let of = &all.client_memory;
         let name = "trunkline_client_memory_bytes";
         self.begin(

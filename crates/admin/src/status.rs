@@ -66,6 +66,18 @@ pub struct Transport {
     /// The memory for opens, byte ranges, states and sessions of clients.
     #[serde(default)]
     pub client_memory: ClientMemory,
+    /// SMB sessions whose tickets have ended.
+    #[serde(default)]
+    pub ticket_ends: TicketEnds,
+}
+
+/// SMB sessions with Kerberos tickets that have ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TicketEnds {
+    /// How often a session was told that its ticket has ended.
+    pub expired: u64,
+    /// How often a session was authenticated again.
+    pub reauthenticated: u64,
 }
 
 /// The memory for opens and byte ranges of clients, and for the protocols' state beside them.

@@ -99,6 +99,20 @@ fn checked(
     Ok(handled.into())
 }
 
+/// Refuses a new request of a session whose ticket has ended.
+///
+/// # Errors
+/// NETWORK_SESSION_EXPIRED.
+// MS-SMB2 3.3.5.2.9
+pub(crate) fn check_ticket(connection: &Connection, request: &Request<'_>) -> Result<(), Stop> {
+    let session = connection.session(request)?;
+    if request.resumed || !session.has_expired(request.now) {
+        return Ok(());
+    }
+    connection.server.ticket_ends.note_expired(session);
+    Err(Stop::Fail(NtStatus::NETWORK_SESSION_EXPIRED))
+}
+
 /// Checks and calls the commands that need a session.
 fn in_session(connection: &mut Connection, negotiated: &Negotiated, request: &mut Request<'_>) -> Handled {
     // MS-SMB2 3.3.5.2.9
@@ -111,10 +125,10 @@ fn in_session(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     }
     let session = connection.session(request)?;
     Stop::when(session.state() != SessionState::Valid, NtStatus::USER_SESSION_DELETED)?;
-    // MS-SMB2 3.3.5.2.9
     let frees = matches!(request.header.command(), SmbCommand::Logoff | SmbCommand::Close | SmbCommand::Lock);
-    let must_renew = !frees && !request.resumed && session.has_expired(request.now);
-    Stop::when(must_renew, NtStatus::NETWORK_SESSION_EXPIRED)?;
+    if !frees {
+        check_ticket(connection, request)?;
+    }
     if session.authenticated().is_some_and(|authenticated| !authenticated.anonymous) {
         let by_key = session.session_settings().is_some_and(|settings| settings.by_key);
         request.transaction.authentication = if by_key { counting::BY_KEY } else { counting::PROVED };

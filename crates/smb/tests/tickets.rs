@@ -82,10 +82,13 @@ fn a_session_ends_with_its_ticket_and_a_new_ticket_keeps_its_opens() {
     let renewal = ticket(&of(USER), HOUR);
     assert_eq!(peer.log_on_with_ticket(&dial, preauth, &renewal, session), NtStatus::SUCCESS);
     assert_eq!(peer.session_id, session);
+    let counted = || (world.server.ticket_ends.expired(), world.server.ticket_ends.reauthenticated());
+    assert_eq!(counted(), (1, 1), "two requests were refused for one end");
     assert_eq!(peer.write(kept, 0, b"in time"), NtStatus::SUCCESS);
     assert_eq!(peer.read(kept, 0, 100).data(), b"in time");
     world.advance(HOUR);
     assert_eq!(peer.write(kept, 0, b"late again"), NtStatus::NETWORK_SESSION_EXPIRED);
+    assert_eq!(counted(), (2, 1));
     assert_eq!(
         peer.status(SmbCommand::Logoff, |out| smb_wire::logoff::Request.write(out)),
         NtStatus::SUCCESS

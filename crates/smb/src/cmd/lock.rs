@@ -7,6 +7,7 @@ use smb_wire::NtStatus;
 use smb_wire::lock::{self, LockElement, LockFlags};
 
 use crate::connection::{Connection, Negotiated};
+use crate::dispatch::check_ticket;
 use crate::exchange::{Handled, ParkReason, Request, Stop};
 use crate::state::sequence::{LockNumber, LockSequences};
 use crate::state::{OnDisk, Open, persistent};
@@ -35,8 +36,9 @@ pub fn handle(connection: &mut Connection, negotiated: &Negotiated, request: &mu
     let unlocks = elements[0].flags.contains(LockFlags::UNLOCK);
     // MS-SMB2 3.3.5.2.9 (exception: after the end of its ticket a session only releases ranges, as in
     // Windows)
-    let must_renew = !unlocks && !request.resumed && connection.session(request)?.has_expired(request.now);
-    Stop::when(must_renew, NtStatus::NETWORK_SESSION_EXPIRED)?;
+    if !unlocks {
+        check_ticket(connection, request)?;
+    }
     let numbered = LockNumber::of(&parsed);
     let is_verified = negotiated.counts_locks(&open);
     let engine = disk.file.is_persistent().then(|| Arc::clone(disk.engine));

@@ -250,6 +250,9 @@ impl LogOn<'_, '_> {
         // MS-SMB2 3.3.5.5.3
         if setup.purpose != Purpose::Bind && !login.is_anonymous() {
             session.set_expiry(login.ticket.as_ref().map(|ticket| ticket.lifetime), now);
+            if setup.purpose == Purpose::Again {
+                self.connection.server.ticket_ends.note_reauthenticated();
+            }
         }
         let settings = session.session_settings();
         let required = signs || settings.is_some_and(|settings| settings.signs);

@@ -20,6 +20,7 @@ pub(crate) mod rate_limited_log;
 pub mod sequence;
 pub mod server;
 pub mod session;
+pub mod ticket_ends;
 pub mod tree;
 
 pub use client::Client;

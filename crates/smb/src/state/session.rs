@@ -74,6 +74,8 @@ pub struct Session {
     state: AtomicU8,
     /// When its ticket ends, by the clock of [`Now::mono_ns`] (MS-SMB2 3.3.1.8 ExpirationTime).
     expires_ns: AtomicU64,
+    /// Whether a request was refused since then.
+    is_expiry_told: AtomicBool,
     /// Every request must be signed or sealed.
     pub signing_required: AtomicBool,
     /// Every request must be sealed.
@@ -117,6 +119,7 @@ impl Session {
             details: OnceLock::new(),
             state: AtomicU8::new(SessionState::InProgress as u8),
             expires_ns: AtomicU64::new(u64::MAX),
+            is_expiry_told: AtomicBool::new(false),
             signing_required: AtomicBool::new(false),
             sealing_required: AtomicBool::new(false),
             nonce: AtomicU64::new(0),
@@ -158,6 +161,12 @@ impl Session {
         let expires_ns =
             ticket_lifetime.map_or(u64::MAX, |lifetime| now.mono_ns.saturating_add(lifetime_ns(lifetime)));
         self.expires_ns.store(expires_ns, Ordering::Relaxed);
+        self.is_expiry_told.store(false, Ordering::Relaxed);
+    }
+
+    /// Notes that a request is refused because the ticket has ended. True for the first one.
+    pub(crate) fn tell_expiry(&self) -> bool {
+        !self.is_expiry_told.swap(true, Ordering::Relaxed)
     }
 
     /// Whether its ticket has ended, so that its user must authenticate again (MS-SMB2 3.3.1.8 Expired).

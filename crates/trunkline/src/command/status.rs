@@ -86,8 +86,16 @@ fn page(status: &Status) -> String {
 
 /// The connections, and counts of refused and closed ones.
 fn transport(of: &Transport, out: &mut String) {
-    let Transport { smb, nfs, unread_bytes, unread_bound_bytes, unread_closed, descriptors, client_memory } =
-        of;
+    let Transport {
+        smb,
+        nfs,
+        unread_bytes,
+        unread_bound_bytes,
+        unread_closed,
+        descriptors,
+        client_memory,
+        ..
+    } = of;
     let _ = writeln!(
         out,
         "connections: {} over SMB ({} not logged on), {} over NFS ({} without a session); {} refused",

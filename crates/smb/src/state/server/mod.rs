@@ -27,6 +27,7 @@ use crate::state::password_delay::PasswordDelays;
 use crate::state::pending_closes::PendingCloses;
 use crate::state::rate_limited_log::RateLimitedLog;
 use crate::state::session::SessionState;
+use crate::state::ticket_ends::TicketEnds;
 use crate::state::{Client, Event, Handle, Object, Open, Session, Tree, TreeTarget};
 use crate::table::LockFreeTable;
 
@@ -63,6 +64,8 @@ pub struct Server {
     pub(crate) request_log: RateLimitedLog,
     /// The rate-limited log of refused log-ons.
     pub(crate) log_on_log: RateLimitedLog,
+    /// Sessions whose tickets have ended.
+    pub ticket_ends: TicketEnds,
     /// Delays password attempts after a failure.
     pub(crate) password_delays: Arc<PasswordDelays>,
     /// Receives log-ons and the ends of sessions.
@@ -95,6 +98,7 @@ impl Server {
             setups: AtomicUsize::new(0),
             request_log: RateLimitedLog::default(),
             log_on_log: RateLimitedLog::default(),
+            ticket_ends: TicketEnds::default(),
             password_delays: Arc::default(),
             auditor: Auditor::default(),
         })

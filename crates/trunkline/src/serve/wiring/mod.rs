@@ -57,7 +57,7 @@ use std::time::{Duration, Instant};
 use admin::Status;
 use admin::channels::SessionChannels;
 use admin::open_files::ClosedState;
-use admin::status::Transport;
+use admin::status::{TicketEnds, Transport};
 use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
 use share::engine::{AccountMapping, Descriptors};
@@ -221,7 +221,9 @@ impl FileServer for AssembledServer {
         let nfs = held(&self.nfs_transport).as_ref().map(transport::seen);
         let descriptors = transport::descriptors(&self.descriptors);
         let client_memory = memory::report([&self.client_memory, &self.server.config().session_memory]);
-        transport::report(smb, nfs, &self.backlog, descriptors, client_memory)
+        let ends = &self.server.ticket_ends;
+        let ends = TicketEnds { expired: ends.expired(), reauthenticated: ends.reauthenticated() };
+        transport::report(smb, nfs, &self.backlog, descriptors, client_memory, ends)
     }
 
     fn audit(&self) -> Option<admin::status::Audit> {

@@ -1,7 +1,7 @@
 //! The connections, counts of refused ones, and the memory for unread replies, for the status and the
 //! metrics.
 
-use admin::status::{ClientMemory, Connections, Descriptors, Transport};
+use admin::status::{ClientMemory, Connections, Descriptors, TicketEnds, Transport};
 use net::Backlog;
 use wire::endpoint::Service;
 
@@ -36,6 +36,7 @@ pub fn report(
     backlog: &Backlog,
     descriptors: Descriptors,
     client_memory: ClientMemory,
+    ticket_ends: TicketEnds,
 ) -> Transport {
     Transport {
         smb: smb.unwrap_or_default(),
@@ -45,5 +46,6 @@ pub fn report(
         unread_closed: backlog.closed(),
         descriptors,
         client_memory,
+        ticket_ends,
     }
 }
