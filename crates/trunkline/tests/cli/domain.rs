@@ -12,7 +12,7 @@ fn a_server_leaves_while_nobody_changes_its_keys_and_leaves_nothing_beside_them(
     let text =
         format!("[server]\nstate_dir = \"{dir}\"\n[domain]\nrealm = \"R.EXAMPLE\"\nkeytab = \"{keytab}\"\n");
     program.write("t.toml", &text);
-    program.run("user list --config t.toml").success();
+    program.run_with("user add ann --config t.toml", "a secret\n").success();
     std::fs::create_dir_all(state.join(".krb5.keytab.new")).unwrap();
     let lock = std::fs::File::create(state.join(".krb5.keytab.lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
