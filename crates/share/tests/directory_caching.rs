@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::*;
 use share::{Basic, Caching, Disposition, Open, Options, TimeSet};
@@ -39,6 +40,30 @@ impl<'a> WatchedDirectory<'a> {
         }
         lost
     }
+}
+
+#[test]
+fn a_client_that_lost_the_notice_is_told_again_of_the_next_change() {
+    let world = TestShare::new();
+    let (one, two) = (world.client(1), world.client(2));
+    one.make_directory("d");
+    let watched = WatchedDirectory::new(&one, "d");
+    let after = |ms| world.share.tick(now().plus(Duration::from_millis(ms)));
+    two.close(&two.make("d/f"));
+    assert_eq!(one.breaks(), [LOST]);
+    after(1_000);
+    assert_eq!(one.breaks(), []);
+    two.close(&two.make("d/g"));
+    assert_eq!(one.breaks(), []);
+    after(999);
+    assert_eq!(one.breaks(), []);
+    after(1_000);
+    assert_eq!(one.breaks(), [LOST]);
+    after(35_000);
+    assert_eq!(one.breaks(), [(RH, NONE, false)]);
+    two.close(&two.make("d/h"));
+    assert_eq!(one.breaks(), []);
+    drop(watched);
 }
 
 fn set(client: &Client, open: &Arc<Open>, basic: Basic) {

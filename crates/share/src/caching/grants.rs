@@ -79,6 +79,9 @@ pub(crate) struct Deadlines {
     pub single: u64,
     /// The time for rights that are released as a whole.
     pub whole: u64,
+    /// The time at which the holder of a right on a directory is told once more, if the directory changes
+    /// again before the holder acknowledges.
+    pub again: u64,
 }
 
 /// A break that runs.
@@ -89,6 +92,10 @@ struct Breaking {
     allowed: Caching,
     target: Caching,
     deadline: u64,
+    /// A change of a directory's entries broke the right.
+    entries: bool,
+    /// The time at which the notice is repeated.
+    again: Option<u64>,
 }
 
 /// The right of one holder.
@@ -148,6 +155,17 @@ pub(crate) struct BreakResult {
     pub notices: Vec<BreakNotice>,
     /// Whether the request must wait for acknowledgments.
     pub wait: bool,
+    /// Whether a notice is to be repeated at [`Deadlines::again`].
+    pub again: bool,
+}
+
+/// The result of [`Grants::expire`].
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExpireResult {
+    /// The holders whose rights were revoked.
+    pub lost: Vec<Holder>,
+    /// Notices to send once more.
+    pub notices: Vec<BreakNotice>,
 }
 
 /// The rights on one stream.
@@ -233,10 +251,16 @@ impl HeldRight {
         let answer = from.intersects(Caching::WRITE | Caching::HANDLE);
         self.epoch = self.epoch.wrapping_add(1);
         if answer {
-            self.breaking = Some(Breaking { from, allowed: to, target: to, deadline });
+            let (entries, again) = (false, None);
+            self.breaking = Some(Breaking { from, allowed: to, target: to, deadline, entries, again });
         } else {
             self.held = to;
         }
+        BreakNotice { via: Some(self.via), ..self.notice(node, from, to, answer) }
+    }
+
+    /// A notice of the break from one right to another.
+    fn notice(&self, node: NodeId, from: Caching, to: Caching, answer: bool) -> BreakNotice {
         BreakNotice {
             node,
             client: self.client,
@@ -248,7 +272,7 @@ impl HeldRight {
             answer,
             entries: false,
             by_keyed: false,
-            via: Some(self.via),
+            via: None,
             origin: None,
         }
     }
@@ -294,10 +318,17 @@ impl Grants {
                 Some(breaking) => {
                     breaking.target &= left;
                     broken.wait |= waits;
+                    if need == Need::Entries && breaking.entries && breaking.again.is_none() {
+                        breaking.again = Some(deadlines.again);
+                        broken.again = true;
+                    }
                 }
                 None => {
                     let deadline = if holding.whole { deadlines.whole } else { deadlines.single };
                     let notice = holding.start(node, left, deadline);
+                    if let Some(breaking) = &mut holding.breaking {
+                        breaking.entries = need == Need::Entries && !holding.whole;
+                    }
                     broken.wait |= waits && notice.answer;
                     let by_keyed = requester.key.is_some_and(|(_, keyed)| keyed);
                     let via = notice.via.filter(|_| requester.client.is_none() || requester.whole);
@@ -466,18 +497,29 @@ impl Grants {
         had
     }
 
-    /// Revokes every right whose break was not acknowledged in time, and returns the holders.
+    /// Revokes every right whose break was not acknowledged in time, and repeats notices that are due.
+    ///
+    /// Linux's client before 6.8 loses the break of a directory that arrives while it still takes the grant
+    /// in, and would list that directory from memory for ever. So the holder is told once more when the
+    /// directory has changed again, and when the server revokes the right. A holder that has lost the right
+    /// already ignores the copy (MS-SMB2 3.2.5.19.2).
     // MS-SMB2 3.3.6.5
-    pub fn expire(&mut self, now: u64) -> Vec<Holder> {
-        let mut lost = Vec::new();
+    pub fn expire(&mut self, node: NodeId, now: u64) -> ExpireResult {
+        let mut result = ExpireResult::default();
         for holding in &mut self.list {
-            if holding.breaking.is_some_and(|b| b.deadline <= now) {
+            let Some(breaking) = holding.breaking else { continue };
+            let notice = holding.notice(node, holding.held, breaking.allowed, breaking.deadline > now);
+            if breaking.deadline <= now {
                 (holding.held, holding.breaking) = (Caching::empty(), None);
-                lost.push((holding.client, holding.key, holding.keyed));
+                result.lost.push((holding.client, holding.key, holding.keyed));
+                result.notices.extend(breaking.entries.then_some(notice));
+            } else if breaking.again.is_some_and(|again| again <= now) {
+                holding.breaking = Some(Breaking { again: None, ..breaking });
+                result.notices.push(notice);
             }
         }
         self.drop_empty();
-        lost
+        result
     }
 
     /// Restores a right that an open had before a restart. The opens under one key share it.
@@ -515,21 +557,8 @@ impl Grants {
         let own = self.list.iter_mut().find(|h| h.is(client, key, keyed))?;
         let breaking = own.breaking.as_mut()?;
         breaking.deadline = deadline;
-        let (from, to, epoch) = (own.held, breaking.allowed, own.sent_epoch());
-        Some(BreakNotice {
-            node,
-            client,
-            key,
-            keyed,
-            from,
-            to,
-            epoch,
-            answer: true,
-            entries: false,
-            by_keyed: false,
-            via: None,
-            origin: None,
-        })
+        let to = breaking.allowed;
+        Some(own.notice(node, own.held, to, true))
     }
 
     /// Moves the right of one open to another client, together with the open.

@@ -8,7 +8,7 @@ const RH: Caching = Caching::READ.union(Caching::HANDLE);
 const RW: Caching = Caching::READ.union(Caching::WRITE);
 const RWH: Caching = Caching::all();
 const NONE: Caching = Caching::empty();
-const SOON: Deadlines = Deadlines { single: 50, whole: 90 };
+const SOON: Deadlines = Deadlines { single: 50, whole: 90, again: 20 };
 const ALONE: GrantConditions =
     GrantConditions { others: false, delete_pending: false, ranges: false, directory: false, writers: false };
 const AMONG_OTHERS: GrantConditions = GrantConditions { others: true, ..ALONE };
@@ -266,10 +266,41 @@ fn nothing_waits_for_ever() {
     let mut grants = Grants::default();
     keyed(&mut grants, 1, RWH, ALONE);
     require(&mut grants, requester(2, true), Need::Open);
-    assert_eq!(grants.expire(49), []);
-    assert_eq!(grants.expire(50).len(), 1);
+    assert_eq!(grants.expire(NODE, 49), ExpireResult::default());
+    let expired = grants.expire(NODE, 50);
+    assert_eq!((expired.lost.len(), expired.notices.len()), (1, 0));
     assert_eq!(require(&mut grants, requester(2, true), Need::Open), (vec![], false));
     assert_eq!(keyed(&mut grants, 2, RWH, ALONE), RWH);
+}
+
+#[test]
+fn a_holder_is_told_again_that_a_directory_changes_until_it_acknowledges() {
+    let told = |result: &ExpireResult| {
+        result.notices.iter().map(|notice| (notice.from, notice.to, notice.answer)).collect::<Vec<_>>()
+    };
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RH, ALONE);
+    assert_eq!(require(&mut grants, Requester::NOBODY, Need::Entries), (vec![(RH, NONE, true)], false));
+    // Nothing has changed since the notice.
+    assert_eq!(grants.expire(NODE, 20), ExpireResult::default());
+    assert_eq!(require(&mut grants, Requester::NOBODY, Need::Entries), (vec![], false));
+    assert_eq!(grants.expire(NODE, 19), ExpireResult::default());
+    assert_eq!(told(&grants.expire(NODE, 20)), [(RH, NONE, true)]);
+    assert_eq!(grants.expire(NODE, 30), ExpireResult::default());
+    // The right ends without an answer: once more, and nothing is awaited.
+    let expired = grants.expire(NODE, 50);
+    assert_eq!((expired.lost.len(), told(&expired)), (1, vec![(RH, NONE, false)]));
+    assert_eq!(grants.expire(NODE, 90), ExpireResult::default());
+}
+
+#[test]
+fn nobody_is_told_again_after_the_acknowledgment() {
+    let mut grants = Grants::default();
+    keyed(&mut grants, 1, RH, ALONE);
+    require(&mut grants, Requester::NOBODY, Need::Entries);
+    require(&mut grants, Requester::NOBODY, Need::Entries);
+    grants.acknowledge(NODE, (ClientKey(1), CacheKey(1), true), NONE, 50).unwrap();
+    assert_eq!(grants.expire(NODE, 50), ExpireResult::default());
 }
 
 #[test]
@@ -388,7 +419,7 @@ fn a_right_given_back_as_a_whole_goes_before_somebody_opens_for_writing() {
         let mut grants = Grants::default();
         assert_eq!(grants.grant(ClientKey(1), &whole(1, held), ALONE).state, held);
         let requester = Requester { client: Some(ClientKey(2)), key: None, parent: None, whole: false };
-        let broken = grants.require(NODE, &requester, need, Deadlines { single: 1, whole: 1 });
+        let broken = grants.require(NODE, &requester, need, Deadlines { single: 1, whole: 1, again: 1 });
         (broken.wait, broken.notices.first().map(|notice| notice.to))
     };
     for need in [Need::OpenToWrite, Need::Change, Need::Replace, Need::Delete, Need::CloseKept, Need::Rename]

@@ -76,20 +76,25 @@ impl Share {
         self.wake_all(wakes);
     }
 
-    /// Revokes rights on a file whose holders did not answer in time.
-    pub(crate) fn expire(&self, file: &Arc<File>, now: u64) {
+    /// Revokes rights on a file whose holders did not answer in time, and repeats notices that are due.
+    pub(crate) fn expire(&self, file: &Arc<File>, now: Now) {
+        let mut effects = Effects { cause: now.into(), ..Effects::default() };
         let mut state = file.state.lock();
         let mut any = false;
         for stream in &mut state.streams {
-            for holder in stream.grants.expire(now) {
+            let expired = stream.grants.expire(file.id, now.mono_ns);
+            for holder in expired.lost {
                 any = true;
                 let (client, key, keyed) = holder;
                 self.note_right(holder, stream.grants.of(client, key, keyed));
             }
+            effects.notices.extend(expired.notices);
             stream.publish();
         }
-        let wakes = if any { std::mem::take(&mut state.waiting) } else { Vec::new() };
+        if any {
+            effects.wakes = std::mem::take(&mut state.waiting);
+        }
         drop(state);
-        self.wake_all(wakes);
+        self.settle(effects);
     }
 }

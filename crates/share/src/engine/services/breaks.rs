@@ -14,6 +14,10 @@ use crate::{
     Ticket,
 };
 
+/// The time after which the holder of a right on a directory is told again ([`Deadlines::again`]). A client
+/// that has received a notice acknowledges it much sooner.
+const REPEAT_NS: u64 = 1_000_000_000;
+
 impl Share {
     /// Breaks the rights on a stream that conflict with a request. Returns true if the request has to wait.
     pub(crate) fn require(
@@ -26,10 +30,16 @@ impl Share {
         effects: &mut Effects,
     ) -> bool {
         let now = cause.now;
-        let deadlines =
-            Deadlines { single: self.break_deadline(false, now), whole: self.break_deadline(true, now) };
+        let deadlines = Deadlines {
+            single: self.break_deadline(false, now),
+            whole: self.break_deadline(true, now),
+            again: now.mono_ns.saturating_add(REPEAT_NS),
+        };
         let broken = stream.grants.require(file.id, requester, need, deadlines);
         stream.publish();
+        if broken.again {
+            self.watch_deadline(file, deadlines.again);
+        }
         for notice in &broken.notices {
             let holder = (notice.client, notice.key, notice.keyed);
             if let Some(deadline) = stream.grants.deadline_of(&holder) {

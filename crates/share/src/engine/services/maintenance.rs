@@ -22,7 +22,7 @@ impl Share {
         });
         while let Some(file) = self.waits().update_fixed_times(now.mono_ns) {
             if let Some(file) = file {
-                self.expire(&file, now.mono_ns);
+                self.expire(&file, now);
             }
         }
         self.maintain(now);
