@@ -28,6 +28,7 @@ from typing import Any, Self
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proving.harness import newer, server
+from proving.kerberos.certificates import make_certificate
 from proving.kerberos.network import Missing, RealmNetwork, environment
 
 HERE = Path(__file__).resolve().parent
@@ -41,12 +42,12 @@ MEMBER = "files"
 PROVISION_S = 120
 START_S = 60
 
-# Users and nested groups with RFC 2307 attributes. `dora` has none.
+# Users and nested groups with RFC 2307 attributes. `dora` has none, and a principal name with a suffix of the forest.
 USERS: dict[str, dict[str, Any]] = {
     name: {"password": PASSWORD, "attributes": {"uidNumber": uid, "gidNumber": 20_000, "unixHomeDirectory": f"/home/{name}",
                                                 "loginShell": "/bin/sh", "uid": name}}
     for name, uid in (("ann", 20_001), ("bob", 20_002), ("carl", 20_003))
-} | {"dora": {"password": PASSWORD}}
+} | {"dora": {"password": PASSWORD, "attributes": {"userPrincipalName": "dora@other.example"}}}
 GROUPS: dict[str, dict[str, Any]] = {
     "unixusers": {"attributes": {"gidNumber": 20_000}, "members": ["ann", "bob", "carl"]},
     "painters": {"attributes": {"gidNumber": 20_100}, "members": ["ann"]},
@@ -78,6 +79,8 @@ class Controller:
         self.host = f"{self.name}.{domain.realm.lower()}"
         self.directory = domain.directory / self.name
         self.settings = self.directory / "etc" / "smb.conf"
+        # Its certificate, and `ca.pem` of the authority.
+        self.tls = self.directory / "certificates"
         # The directory that Samba takes for /run/samba.
         self.run = self.directory / "run"
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,7 +105,8 @@ class Controller:
                 "winbindd socket directory": self.run / "winbindd", "dns forwarder": "0.0.0.0", "log file": self.directory / "log",
                 "dns update command": "/bin/true", "spn update command": "/bin/true", "nsupdate command": "/bin/true",
                 "gpo update command": "/bin/true", "panic action": "", "samba kcc command": "/bin/true",
-                "kdc:user ticket lifetime": 10, "ldap server require strong auth": "yes", **self._smb_options(), **self.domain.options}
+                "kdc:user ticket lifetime": 10, "ldap server require strong auth": self.domain.strong_auth, **make_certificate(self.tls, self.host), **self._smb_options(),
+                **self.domain.options}
         lines = [line for line in text.splitlines() if line.split("=")[0].strip() not in mine]
         at = lines.index("[global]") + 1
         lines[at:at] = [f"\t{key} = {value}" for key, value in mine.items()]
@@ -191,6 +195,11 @@ class ActiveDirectory:
         """Return the words that run a program of the domain's Samba."""
         return newer.command("samba-newer", name) if self.is_newer else (name,)
 
+    @property
+    def strong_auth(self) -> str:
+        """The rule for binds: signed or within TLS. Samba below 4.21 knows no bindings to TLS, and has another word for that."""
+        return "yes" if self.is_newer else "allow_sasl_over_tls"
+
     def missing(self) -> str:
         """Return the reason why it cannot run here; empty if it can."""
         if os.geteuid() != 0:
@@ -198,6 +207,8 @@ class ActiveDirectory:
         setup = Path("usr/share/samba/setup/provision.ldif")
         if self.is_newer:
             return "" if (newer.root("samba-newer") / setup).exists() else "needs the newer Samba with samba-ad-dc (scripts/foreign)"
+        if shutil.which("openssl") is None:
+            return "needs the Debian package openssl"
         return "" if (Path("/") / setup).exists() and shutil.which("samba-tool") else "needs the Debian package samba-ad-dc"
 
     def __enter__(self) -> Self:

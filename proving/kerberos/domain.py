@@ -26,6 +26,7 @@ from proving.harness.tally import Tally, skip_whole_suite
 from proving.kerberos import realm as plain
 from proving.kerberos import winbind
 from proving.kerberos.active_directory import MEMBER, PASSWORD, WORKGROUP, ActiveDirectory
+from proving.kerberos.members import member_cases
 from proving.kerberos.network import Missing, end_process, environment
 
 SUITE = "domain"
@@ -133,18 +134,20 @@ class Suite:
 
 
 class Served:
-    """The joined server, with the share `docs`; a context manager. `domain` are lines of [domain], `users` the share's."""
+    """The joined server, with the share `docs`; a context manager. `domain` are lines of [domain], `users` the share's.
+    `server_lines` are more of [server], `share_lines` of the share, and `more` further tables."""
 
     def __init__(self, member: Member, domain: str = "", users: str = '{ "*" = "full" }', spn: str = "required",
-                 name: str = "files") -> None:
+                 name: str = "files", port: int = PORT, server_lines: str = "", share_lines: str = "", more: str = "") -> None:
         directory = member.state.parent
         self.share, self._log = directory / "docs", directory / "serve.log"
         self.share.mkdir(exist_ok=True)
         self.share.chmod(0o777)
         directory.chmod(0o755)
         config = directory / "trunkline.toml"
-        config.write_text(f'[server]\nname = "{name}"\nsmb_port = {PORT}\nstate_dir = "{member.state}"\ndiscovery = false\n'
-                          f'spn = "{spn}"\nspn_names = []\n[domain]\n{domain}[share.docs]\npath = "{self.share}"\nusers = {users}\n')
+        config.write_text(f'[server]\nname = "{name}"\nsmb_port = {port}\nstate_dir = "{member.state}"\ndiscovery = false\n'
+                          f'spn = "{spn}"\nspn_names = []\n{server_lines}[domain]\n{domain}[share.docs]\npath = "{self.share}"\nusers = {users}\n'
+                          f"{share_lines}{more}")
         with self._log.open("wb") as log:
             command = member.inside(["sh", "-c", 'echo $$ >"$0" && exec "$@"', str(directory / "pid"), server.program(), "serve",
                                      "--config", str(config)])
@@ -455,6 +458,7 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     suite.case("a wrong password", refused)
     suite.case("a clock that is ten minutes ahead", clock)
     user_cases(suite, domain, member)
+    member_cases(suite, domain, member, MAPPING, Served)
     winbind_cases(suite, domain, member.state.parent / "ntlm")
     suite.case("a missing service principal", missing_name)
     suite.case("keys renewed beside the old ones", renewal)

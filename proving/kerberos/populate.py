@@ -42,11 +42,11 @@ def main() -> None:
         base.newuser(name, entry["password"])
         change(name, attributes(entry.get("attributes", {})))
     for name, entry in wanted["groups"].items():
-        base.newgroup(name)
-        change(name, attributes(entry.get("attributes", {})))
+        base.add({"dn": f"CN={name},{users}", "objectClass": "group", "sAMAccountName": name, **attributes(entry.get("attributes", {}))})
+    # Groups may have each other as members.
     for name, entry in wanted["groups"].items():
         if entry.get("members"):
-            base.add_remove_group_members(name, entry["members"], add_members_operation=True)
+            change(name, {"member": [f"CN={member},{users}" for member in entry["members"]]})
     # What samba_spnupdate would add later, on a running controller.
     controller = f"{settings.get('netbios name')}".lower()
     host, realm = f"{controller}.{wanted['realm']}", wanted["realm"]

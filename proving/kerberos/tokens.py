@@ -106,11 +106,11 @@ class Link:
         self.close()
 
 
-def context(service: str) -> Any:
-    """A fresh context of a client, whose server must prove itself."""
+def context(service: str, credentials: Any = None) -> Any:
+    """A fresh context of a client, whose server must prove itself. Without credentials it has those of the environment."""
     name = gssapi.Name(service, gssapi.NameType.hostbased_service)
     flags = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.integrity
-    return gssapi.SecurityContext(name=name, usage="initiate", mech=gssapi.MechType.kerberos, flags=flags)
+    return gssapi.SecurityContext(name=name, creds=credentials, usage="initiate", mech=gssapi.MechType.kerberos, flags=flags)
 
 
 def set_up_once(port: int, token: bytes) -> int:

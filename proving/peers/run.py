@@ -57,17 +57,19 @@ def _need(program: str, package: str) -> None:
         raise Missing(f"{program} is missing: {package}")
 
 
+def python_with_packages() -> list[str]:
+    """Return the command of a Python that has the packages, which are installed at the first call."""
+    venv = CACHE / "venv"
+    python, wanted = venv / "bin" / "python", venv / "installed"
+    if not wanted.exists() or wanted.read_text() != "\n".join(PYTHON_PACKAGES):
+        _build([sys.executable, "-m", "venv", "--clear", str(venv)], "a Python environment")
+        _build([str(python), "-m", "pip", "install", "-q", *PYTHON_PACKAGES], "the Python environment")
+        wanted.write_text("\n".join(PYTHON_PACKAGES))
+    return [str(python)]
+
+
 def _python(script: str) -> Prepare:
-    def prepare() -> list[str]:
-        venv = CACHE / "venv"
-        python = venv / "bin" / "python"
-        wanted = venv / "installed"
-        if not wanted.exists() or wanted.read_text() != "\n".join(PYTHON_PACKAGES):
-            _build([sys.executable, "-m", "venv", "--clear", str(venv)], "a Python environment")
-            _build([str(python), "-m", "pip", "install", "-q", *PYTHON_PACKAGES], "the Python environment")
-            wanted.write_text("\n".join(PYTHON_PACKAGES))
-        return [str(python), str(HERE / script)]
-    return prepare
+    return lambda: [*python_with_packages(), str(HERE / script)]
 
 
 def _smbclient() -> list[str]:

@@ -124,7 +124,7 @@ impl Domains {
     /// none for a text that no account can have.
     #[must_use]
     pub fn keys(&self, text: &str) -> Vec<AccountKey> {
-        if text.len() > MAX_NAME || text.contains(char::is_control) {
+        if !is_account_name(text) {
             return Vec::new();
         }
         if let Ok(sid) = text.parse() {
@@ -141,6 +141,15 @@ impl Domains {
         let has_suffix = self.all().any(|domain| domain.has_suffix(suffix) || domain.is_named(suffix));
         let explicit = has_suffix.then(|| AccountKey::Principal(text.to_lowercase().into()));
         explicit.into_iter().chain(self.keys_in(suffix, name)).collect()
+    }
+
+    /// The suffix of a text that may be a user principal name with a suffix that these settings do not have.
+    #[must_use]
+    pub fn unknown_suffix<'t>(&self, text: &'t str) -> Option<&'t str> {
+        let (name, suffix) = text.rsplit_once('@').filter(|_| is_account_name(text))?;
+        let is_name = !name.is_empty() && !suffix.is_empty() && !text.contains('\\');
+        let is_known = self.all().any(|domain| domain.has_suffix(suffix) || domain.is_named(suffix));
+        Some(suffix).filter(|_| is_name && !is_known)
     }
 
     fn keys_in(&self, domain: &str, name: &str) -> Option<AccountKey> {
@@ -180,6 +189,11 @@ impl Domains {
     }
 }
 
+/// Whether some account may have this text as its name.
+fn is_account_name(text: &str) -> bool {
+    text.len() <= MAX_NAME && !text.contains(char::is_control)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -211,6 +225,15 @@ mod tests {
             [long.as_str(), "CORP\\b\0b", "OTHER\\bob", "bob@other.example", "", "@corp.example", "CORP\\"]
         {
             assert_eq!(keys(unknown), [], "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_suffix_that_the_settings_lack_is_told() {
+        let suffix = |text| domains(false).unknown_suffix(text);
+        assert_eq!(suffix("bob@other.example"), Some("other.example"));
+        for known in ["bob@Corp.Example", "b.smith@mail.example", "bob@lab", "bob", "@x", "bob@", "CORP\\b@x"] {
+            assert_eq!(suffix(known), None, "{known}");
         }
     }
 

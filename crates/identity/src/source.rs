@@ -85,6 +85,15 @@ pub trait AccountSource: Send + Sync {
     /// # Errors
     /// [`Silent`].
     fn groups(&self, keys: &[AccountKey], deadline: Instant) -> Result<Vec<SourceGroup>, Silent>;
+
+    /// The further suffixes of user principal names in the forest, in lower case (`uPNSuffixes`, MS-ADA3
+    /// 2.340).
+    ///
+    /// # Errors
+    /// [`Silent`].
+    fn upn_suffixes(&self, _deadline: Instant) -> Result<Vec<String>, Silent> {
+        Ok(Vec::new())
+    }
 }
 
 /// The number of accounts in a row without an answer after which a source counts as silent as a whole.
@@ -199,5 +208,9 @@ mod tests {
         assert!(!ask(1), "it rests");
         clock.advance(Duration::from_secs(30));
         assert!(ask(1));
+    }
+
+    fn upn_suffixes(&self, deadline: Instant) -> Result<Vec<String>, Silent> {
+        self.ask(|source| source.upn_suffixes(deadline))
     }
 }

@@ -63,6 +63,33 @@ fn a_user_of_1200_groups_has_them_all() {
 }
 
 #[test]
+fn suffixes_of_the_forest_name_users_of_the_domain() {
+    let bob = SourceUser { principal: Some("B.Smith@Other.Example".to_owned()), ..user("bob", 1104, &[]) };
+    let stage = stage(rid_mapping(), vec![bob], vec![]);
+    let (text, resolver) = ("b.smith@other.example", &stage.resolver);
+    stage.directory.set_silent(true);
+    assert!(matches!(resolver.user_named(text), Err(IdentityError::Unavailable(_))));
+    stage.directory.set_silent(false);
+    stage.clock.advance(MINUTE);
+    // The user has this name, but no forest lists the suffix.
+    assert_eq!(resolver.user_named(text).unwrap(), None);
+    assert!(!resolver.is_known_suffix("other.example"));
+    *stage.directory.suffixes.lock().unwrap() = vec!["other.example".to_owned()];
+    stage.clock.advance(11 * MINUTE);
+    // Those who may not wait have the old list at first.
+    assert_eq!(resolver.known_user_named(text), None);
+    while resolver.refresh(Duration::ZERO) {}
+    assert!(resolver.is_known_suffix("OTHER.example") && !resolver.is_known_suffix("other"));
+    assert_eq!(resolver.user_named(text).unwrap().unwrap().sid, sid(1104));
+    assert_eq!(resolver.known_user_named(text).unwrap().sid, sid(1104));
+    // There is no implicit name with such a suffix.
+    assert_eq!(resolver.user_named("bob@other.example").unwrap(), None);
+    stage.directory.set_silent(true);
+    stage.clock.advance(11 * MINUTE);
+    assert!(resolver.user_named(text).unwrap().is_some(), "a silent directory takes no name away");
+}
+
+#[test]
 fn sources_that_disagree_refuse() {
     let stage = stage(rid_mapping(), vec![user("bob", 1104, &[])], vec![]);
     let on_host = |uid| SourceUser {

@@ -16,6 +16,8 @@ pub struct InitiatorContext {
     credentials: Arc<InitiatorCredentials>,
     target: Name,
     context: Context,
+    /// The bindings to the channel that protects the messages.
+    channel: Option<Vec<u8>>,
 }
 
 /// The result of a turn.
@@ -32,9 +34,9 @@ pub enum Initiated {
     },
 }
 
-/// The flags that a client asks for.
-const WANTED: u32 =
-    flags::MUTUAL | flags::REPLAY | flags::SEQUENCE | flags::CONFIDENTIALITY | flags::INTEGRITY;
+/// The flags that a client asks for, and those for messages that it protects itself.
+const WANTED: u32 = flags::MUTUAL | flags::REPLAY | flags::SEQUENCE;
+const PROTECTED: u32 = flags::CONFIDENTIALITY | flags::INTEGRITY;
 
 impl InitiatorContext {
     /// A log-on to `service` (`cifs`, `ldap`) on `host`.
@@ -48,7 +50,8 @@ impl InitiatorContext {
     ) -> Result<InitiatorContext, GssError> {
         let library = credentials.credential.library();
         let target = library.name(&format!("{service}@{host}"), NameForm::HostService)?;
-        Ok(InitiatorContext { credentials: Arc::clone(credentials), target, context: Context::new(library) })
+        let context = Context::new(library);
+        Ok(InitiatorContext { credentials: Arc::clone(credentials), target, context, channel: None })
     }
 
     /// A log-on to a service with this principal, such as `ldap/dc1.corp.example@CORP.EXAMPLE`. The library
@@ -62,7 +65,15 @@ impl InitiatorContext {
     ) -> Result<InitiatorContext, GssError> {
         let library = credentials.credential.library();
         let target = library.name(principal, NameForm::Principal)?;
-        Ok(InitiatorContext { credentials: Arc::clone(credentials), target, context: Context::new(library) })
+        let context = Context::new(library);
+        Ok(InitiatorContext { credentials: Arc::clone(credentials), target, context, channel: None })
+    }
+
+    /// The log-on within a channel that protects the messages, such as TLS, with the bindings to it (RFC 5929).
+    /// It asks for no protection of its own.
+    #[must_use]
+    pub fn within(self, channel: Vec<u8>) -> InitiatorContext {
+        InitiatorContext { channel: Some(channel), ..self }
     }
 
     /// Begins (without a token), or takes the server's next token. The first turn may ask a server of the
@@ -71,7 +82,9 @@ impl InitiatorContext {
     /// # Errors
     /// The reason why there is no ticket, or why the server is not the right one.
     pub fn step(&mut self, token: Option<&[u8]>) -> Result<Initiated, GssError> {
-        let turn = self.context.initiate(&self.credentials.credential, &self.target, WANTED, token)?;
+        let wanted = if self.channel.is_some() { WANTED } else { WANTED | PROTECTED };
+        let between = (&self.credentials.credential, &self.target);
+        let turn = self.context.initiate(between, wanted, self.channel.as_deref(), token)?;
         if !turn.is_established {
             return Ok(Initiated::Continue(turn.token));
         }

@@ -51,6 +51,16 @@ struct BufferSet {
     elements: *mut Buffer,
 }
 
+/// gss_channel_bindings_struct of RFC 2744 section 3.11. Zero is GSS_C_AF_UNSPEC: there are no addresses.
+#[repr(C)]
+struct ChannelBindings {
+    initiator_family: OmUint32,
+    initiator: Buffer,
+    acceptor_family: OmUint32,
+    acceptor: Buffer,
+    application_data: Buffer,
+}
+
 /// gss_key_value_element_desc of MIT's extensions.
 #[repr(C)]
 struct KeyValue {
@@ -173,8 +183,8 @@ functions! {
         *mut Buffer, *mut OmUint32, *mut OmUint32, *mut Object,
     );
     gss_init_sec_context: fn(
-        *mut OmUint32, Object, *mut Object, Object, *const Oid, OmUint32, OmUint32, *const c_void,
-        *const Buffer, *mut *const Oid, *mut Buffer, *mut OmUint32, *mut OmUint32,
+        *mut OmUint32, Object, *mut Object, Object, *const Oid, OmUint32, OmUint32,
+        *const ChannelBindings, *const Buffer, *mut *const Oid, *mut Buffer, *mut OmUint32, *mut OmUint32,
     );
     gss_inquire_context: fn(
         *mut OmUint32, Object, *mut Object, *mut Object, *mut OmUint32, *mut *const Oid, *mut OmUint32,
@@ -536,12 +546,13 @@ impl Context {
         })
     }
 
-    /// Takes the acceptor's token, or begins without one (gss_init_sec_context).
+    /// Takes the acceptor's token, or begins without one (gss_init_sec_context). `channel` are the bindings to
+    /// the channel below (RFC 5056).
     pub(crate) fn initiate(
         &mut self,
-        credential: &Credential,
-        target: &Name,
+        (credential, target): (&Credential, &Name),
         wanted: u32,
+        channel: Option<&[u8]>,
         token: Option<&[u8]>,
     ) -> Result<Turn, GssError> {
         let (mut minor, mut out_flags, mut lifetime_s) = (0, 0, 0);
@@ -549,6 +560,14 @@ impl Context {
         let mut reply = Owned::new(&library);
         let token = token.map(borrowed);
         let token = token.as_ref().map_or(ptr::null(), |token| token as *const Buffer);
+        let channel = channel.map(|channel| ChannelBindings {
+            initiator_family: 0,
+            initiator: borrowed(&[]),
+            acceptor_family: 0,
+            acceptor: borrowed(&[]),
+            application_data: borrowed(channel),
+        });
+        let channel = channel.as_ref().map_or(ptr::null(), |channel| channel as *const ChannelBindings);
         // SAFETY: all pointers are valid for the call. Null stands for no token, no channel bindings, and for
         // results that the caller does not want.
         let major = unsafe {
@@ -560,7 +579,7 @@ impl Context {
                 &KERBEROS,
                 wanted,
                 0,
-                ptr::null(),
+                channel,
                 token,
                 ptr::null_mut(),
                 &mut reply.buffer,

@@ -44,8 +44,8 @@ pub use config::grantee::Grantee;
 pub use config::kerberos::{DomainMember, KerberosConfig, PrincipalRefusal, PrincipalResolver};
 pub use config::target::{Spn, TargetRule};
 pub use config::{
-    Access, Encryption, Homes, HostNames, NAMED_BY_USER, ServerConfig, ShareConfig, Signing, UserConfig,
-    nobody,
+    Access, Encryption, Homes, HostNames, NAMED_BY_USER, Ntlm, ServerConfig, ShareConfig, Signing,
+    UserConfig, nobody,
 };
 pub use connection::Connection;
 pub use state::Server;

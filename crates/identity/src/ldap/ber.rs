@@ -16,6 +16,7 @@ pub enum BerError {
 
 pub(super) const INTEGER: u8 = 0x02;
 pub(super) const OCTETS: u8 = 0x04;
+pub(super) const OBJECT_IDENTIFIER: u8 = 0x06;
 pub(super) const ENUMERATED: u8 = 0x0a;
 pub(super) const SEQUENCE: u8 = 0x30;
 pub(super) const SET: u8 = 0x31;

@@ -1,13 +1,13 @@
-//! A connection to a directory: SASL with a security layer, and searches page by page.
+//! A connection to a directory: SASL with a security layer or within TLS, and searches page by page.
 //!
 //! Every call has a deadline. A connection that failed once is not used again.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use super::ber::{self, BerError};
+use super::directory::DomainController;
 use super::message::{self, Filter, LdapEntry, LdapResult, LdapSearch, Reply, Scope};
+use super::transport::{LdapTls, Transport, left};
 
 /// The largest message of a server.
 const MOST_BYTES: usize = 16 << 20;
@@ -17,7 +17,8 @@ const MOST_ENTRIES: usize = 100_000;
 const SUCCESS: u32 = 0;
 const NO_SUCH_OBJECT: u32 = 32;
 const SASL_IN_PROGRESS: u32 = 14;
-/// The layers of RFC 4752 section 3.1: integrity is 2, confidentiality 4.
+/// The layers of RFC 4752 section 3.1: none is 1, integrity 2, confidentiality 4.
+const NO_LAYER: u8 = 1;
 const SEALED: u8 = 4;
 
 /// The reason why a directory gave no result.
@@ -29,6 +30,9 @@ pub enum LdapError {
     /// A message that is none.
     #[error(transparent)]
     Ber(#[from] BerError),
+    /// TLS failed.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// The mechanism's error.
     #[error("{0}")]
     Sasl(String),
@@ -76,10 +80,11 @@ pub trait SaslContext: Send {
     fn unwrap(&mut self, wrapped: &[u8]) -> Result<(Vec<u8>, bool), String>;
 }
 
-/// A connection that is bound and sealed.
+/// A connection that is bound, and sealed or within TLS.
 pub struct LdapConnection {
-    stream: TcpStream,
-    layer: Box<dyn SaslContext>,
+    transport: Transport,
+    /// The mechanism, once the log-on has begun.
+    layer: Option<Box<dyn SaslContext>>,
     is_sealed: bool,
     /// The largest message that the server takes, layer included.
     most: usize,
@@ -90,28 +95,55 @@ pub struct LdapConnection {
 }
 
 impl LdapConnection {
-    /// Connects and binds with GSSAPI. The connection is sealed, or it fails.
+    /// Connects to a host, and begins TLS if there are settings for it.
     ///
     /// # Errors
     /// [`LdapError`].
-    pub fn open(
-        address: SocketAddr,
-        layer: Box<dyn SaslContext>,
+    pub fn connect(
+        controller: &DomainController,
+        tls: Option<&LdapTls>,
         deadline: Instant,
     ) -> Result<LdapConnection, LdapError> {
-        let stream = TcpStream::connect_timeout(&address, left(deadline)?)?;
-        stream.set_nodelay(true)?;
-        let (raw, plain) = (Vec::new(), Vec::new());
+        let transport = Transport::connect(controller.address, deadline)?;
+        let (raw, plain, most) = (Vec::new(), Vec::new(), MOST_BYTES);
         let mut connection =
-            LdapConnection { stream, layer, is_sealed: false, most: MOST_BYTES, last_id: 0, raw, plain };
-        connection.bind(deadline)?;
+            LdapConnection { transport, layer: None, is_sealed: false, most, last_id: 0, raw, plain };
+        if let Some(tls) = tls {
+            connection.start_tls(tls, &controller.host, deadline)?;
+        }
         Ok(connection)
     }
 
-    fn bind(&mut self, deadline: Instant) -> Result<(), LdapError> {
+    /// Begins TLS (RFC 4511 section 4.14).
+    fn start_tls(&mut self, tls: &LdapTls, host: &str, deadline: Instant) -> Result<(), LdapError> {
+        let id = self.next_id();
+        self.send(&message::start_tls(id), deadline)?;
+        match self.reply(id, deadline)? {
+            Reply::Extended(result) if result.code == SUCCESS => {}
+            Reply::Extended(result) => return Err(refused(result, "")),
+            _ => return Err(LdapError::Protocol("another reply than that to StartTLS")),
+        }
+        // Bytes that came before the handshake are no part of what TLS protects.
+        if !self.plain.is_empty() {
+            return Err(LdapError::Protocol("bytes before the handshake of TLS"));
+        }
+        self.transport.secure(tls, host, deadline)
+    }
+
+    /// The binding to the channel of TLS (RFC 5929), for the mechanism; none: there is no TLS.
+    #[must_use]
+    pub fn channel(&self) -> Option<Vec<u8>> {
+        self.transport.binding()
+    }
+
+    /// Binds with GSSAPI. The connection is sealed or within TLS then, or this fails.
+    ///
+    /// # Errors
+    /// [`LdapError`].
+    pub fn bind(&mut self, mut layer: Box<dyn SaslContext>, deadline: Instant) -> Result<(), LdapError> {
         let mut server_token: Option<Vec<u8>> = None;
         loop {
-            let turn = self.layer.step(server_token.as_deref()).map_err(LdapError::Sasl)?;
+            let turn = layer.step(server_token.as_deref()).map_err(LdapError::Sasl)?;
             let (SaslTurn::Continue(token) | SaslTurn::Done(token)) = &turn;
             let (result, next) = self.bind_turn(token, deadline)?;
             if result.code != SASL_IN_PROGRESS {
@@ -123,25 +155,39 @@ impl LdapConnection {
                 break;
             }
         }
-        self.negotiate_layer(&server_token.unwrap_or_default(), deadline)
+        self.negotiate_layer(&mut *layer, &server_token.unwrap_or_default(), deadline)?;
+        self.is_sealed = !self.transport.is_tls();
+        self.layer = Some(layer);
+        Ok(())
     }
 
-    /// The last turn: the server offers layers, and the client takes the sealed one (RFC 4752 section 3.1).
-    fn negotiate_layer(&mut self, offer: &[u8], deadline: Instant) -> Result<(), LdapError> {
-        let (offer, _) = self.layer.unwrap(offer).map_err(LdapError::Sasl)?;
+    /// The last turn: the server offers layers, and the client takes the sealed one, or none within TLS
+    /// (RFC 4752 section 3.1).
+    fn negotiate_layer(
+        &mut self,
+        layer: &mut dyn SaslContext,
+        offer: &[u8],
+        deadline: Instant,
+    ) -> Result<(), LdapError> {
+        let (offer, _) = layer.unwrap(offer).map_err(LdapError::Sasl)?;
         let [layers, a, b, c] = offer[..] else { return Err(LdapError::Protocol("no offer of layers")) };
-        if layers & SEALED == 0 {
-            return Err(LdapError::Protocol("the server offers no encryption"));
-        }
-        self.most = u32::from_be_bytes([0, a, b, c]) as usize;
-        let mut choice = 0x00ff_ffff_u32.to_be_bytes();
-        choice[0] = SEALED;
-        let token = self.layer.wrap(&choice, false).map_err(LdapError::Sasl)?;
+        let choice = if self.transport.is_tls() {
+            if layers & NO_LAYER == 0 {
+                return Err(LdapError::Protocol("the server wants encryption within TLS"));
+            }
+            [NO_LAYER, 0, 0, 0]
+        } else {
+            if layers & SEALED == 0 {
+                return Err(LdapError::Protocol("the server offers no encryption"));
+            }
+            self.most = u32::from_be_bytes([0, a, b, c]) as usize;
+            [SEALED, 0xff, 0xff, 0xff]
+        };
+        let token = layer.wrap(&choice, false).map_err(LdapError::Sasl)?;
         let (result, _) = self.bind_turn(&token, deadline)?;
         if result.code != SUCCESS {
             return Err(refused(result, "the server takes no security layer"));
         }
-        self.is_sealed = true;
         Ok(())
     }
 
@@ -180,7 +226,9 @@ impl LdapConnection {
                     Reply::Done(result, cookie) if result.code == SUCCESS => break cookie,
                     Reply::Done(result, _) if result.code == NO_SUCH_OBJECT => return Ok(Vec::new()),
                     Reply::Done(result, _) => return Err(refused(result, "")),
-                    Reply::Bind(..) => return Err(LdapError::Protocol("a reply to no bind")),
+                    Reply::Bind(..) | Reply::Extended(_) => {
+                        return Err(LdapError::Protocol("a reply to another request"));
+                    }
                 }
             };
             if cookie.is_empty() {
@@ -227,17 +275,16 @@ impl LdapConnection {
     }
 
     fn send(&mut self, message: &[u8], deadline: Instant) -> Result<(), LdapError> {
-        self.stream.set_write_timeout(Some(left(deadline)?))?;
-        if !self.is_sealed {
-            return Ok(self.stream.write_all(message)?);
-        }
-        let wrapped = self.layer.wrap(message, true).map_err(LdapError::Sasl)?;
+        let Some(layer) = self.layer.as_mut().filter(|_| self.is_sealed) else {
+            return self.transport.send(message, deadline);
+        };
+        let wrapped = layer.wrap(message, true).map_err(LdapError::Sasl)?;
         if wrapped.len() > self.most {
             return Err(LdapError::Protocol("the request is larger than the server takes"));
         }
         let mut framed = u32::try_from(wrapped.len()).unwrap_or(u32::MAX).to_be_bytes().to_vec();
         framed.extend_from_slice(&wrapped);
-        Ok(self.stream.write_all(&framed)?)
+        self.transport.send(&framed, deadline)
     }
 
     /// The next reply to this request. Replies to others are left over from a search that was given up.
@@ -274,13 +321,14 @@ impl LdapConnection {
     /// Adds at least one byte to the bytes out of the layer.
     fn fill(&mut self, deadline: Instant) -> Result<(), LdapError> {
         loop {
-            if let Some(header) = self.raw.first_chunk::<4>().filter(|_| self.is_sealed) {
+            let layer = self.layer.as_mut().filter(|_| self.is_sealed);
+            if let Some((header, layer)) = self.raw.first_chunk::<4>().zip(layer) {
                 let length = u32::from_be_bytes(*header) as usize;
                 if length > MOST_BYTES {
                     return Err(LdapError::Protocol("a sealed message that is too large"));
                 }
                 if let Some(wrapped) = self.raw.get(4..4 + length) {
-                    let (message, was_sealed) = self.layer.unwrap(wrapped).map_err(LdapError::Sasl)?;
+                    let (message, was_sealed) = layer.unwrap(wrapped).map_err(LdapError::Sasl)?;
                     if !was_sealed {
                         return Err(LdapError::Protocol("a message without encryption"));
                     }
@@ -290,8 +338,7 @@ impl LdapConnection {
                 }
             }
             let mut buffer = [0; 16 << 10];
-            self.stream.set_read_timeout(Some(left(deadline)?))?;
-            let count = self.stream.read(&mut buffer)?;
+            let count = self.transport.read(&mut buffer, deadline)?;
             if count == 0 {
                 return Err(LdapError::Protocol("the server closed the connection"));
             }
@@ -319,9 +366,4 @@ fn refused(result: LdapResult, without: &'static str) -> LdapError {
         SUCCESS => LdapError::Protocol(without),
         code => LdapError::Refused { code, text: result.text.trim_end_matches('\0').to_owned() },
     }
-}
-
-fn left(deadline: Instant) -> Result<Duration, LdapError> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() { Err(LdapError::Late) } else { Ok(left) }
 }

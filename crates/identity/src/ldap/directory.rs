@@ -10,6 +10,7 @@ use wire::{Cursor, Writer};
 
 use super::connection::{LdapConnection, LdapError, SaslContext};
 use super::message::{Filter, LdapEntry, LdapSearch, Scope};
+use super::transport::LdapTls;
 use crate::clock::Clock;
 use crate::names::AccountKey;
 use crate::source::{AccountSource, SilenceScope, Silent, SourceGroup, SourceUser};
@@ -54,11 +55,17 @@ pub trait Locator: Send + Sync {
     /// The reason, for the log.
     fn controllers(&self, deadline: Instant) -> Result<Vec<DomainController>, String>;
 
-    /// A new log-on to the LDAP service of this host. Getting a ticket may block, until the deadline.
+    /// A new log-on to the LDAP service of this host. Getting a ticket may block, until the deadline. `channel`
+    /// are the bindings to the channel that protects the messages; none: the mechanism protects them.
     ///
     /// # Errors
     /// The reason, for the log.
-    fn log_on(&self, host: &str, deadline: Instant) -> Result<Box<dyn SaslContext>, String>;
+    fn log_on(
+        &self,
+        host: &str,
+        channel: Option<Vec<u8>>,
+        deadline: Instant,
+    ) -> Result<Box<dyn SaslContext>, String>;
 }
 
 /// The settings of a directory.
@@ -94,6 +101,7 @@ impl LdapSettings {
 /// Active Directory by LDAP.
 pub struct LdapDirectory {
     settings: LdapSettings,
+    tls: Option<LdapTls>,
     locator: Arc<dyn Locator>,
     clock: Arc<dyn Clock>,
     pub(super) idle: Mutex<Vec<(String, LdapConnection)>>,
@@ -111,12 +119,19 @@ impl LdapDirectory {
     pub fn new(settings: LdapSettings, locator: Arc<dyn Locator>, clock: Arc<dyn Clock>) -> LdapDirectory {
         LdapDirectory {
             settings,
+            tls: None,
             locator,
             clock,
             idle: Mutex::default(),
             resting: Mutex::default(),
             preferred: Mutex::default(),
         }
+    }
+
+    /// The same directory, asked within TLS.
+    #[must_use]
+    pub fn within(self, tls: Option<LdapTls>) -> LdapDirectory {
+        LdapDirectory { tls, ..self }
     }
 
     /// Runs a job on an idle connection, or on a new one to the first domain controller that answers.
@@ -201,8 +216,10 @@ impl LdapDirectory {
         job: LdapJob<'_, T>,
     ) -> Result<T, (SilenceScope, LdapError)> {
         let log_on = || {
-            let layer = self.locator.log_on(&controller.host, deadline).map_err(LdapError::Sasl)?;
-            LdapConnection::open(controller.address, layer, deadline)
+            let mut connection = LdapConnection::connect(controller, self.tls.as_ref(), deadline)?;
+            let layer = self.locator.log_on(&controller.host, connection.channel(), deadline);
+            connection.bind(layer.map_err(LdapError::Sasl)?, deadline)?;
+            Ok(connection)
         };
         let mut connection = log_on().map_err(|why| (SilenceScope::Source, why))?;
         let value = job(&mut connection, deadline).map_err(|why| (SilenceScope::Account, why))?;
@@ -304,6 +321,23 @@ impl AccountSource for LdapDirectory {
             groups.extend(entries.iter().filter_map(|entry| self.group_of(entry)));
         }
         Ok(groups)
+    }
+
+    fn upn_suffixes(&self, deadline: Instant) -> Result<Vec<String>, Silent> {
+        let any = Filter::Present("objectClass");
+        self.with_connection(deadline, &|connection, deadline| {
+            // The configuration is that of the forest, whose root may be another domain.
+            let attributes = &["configurationNamingContext"];
+            let search = LdapSearch { base: "", scope: Scope::Base, filter: &any, attributes };
+            let root = connection.search(&search, deadline)?;
+            let configuration = root.first().and_then(|root| root.text("configurationNamingContext"));
+            let Some(configuration) = configuration else { return Ok(Vec::new()) };
+            let partitions = format!("CN=Partitions,{configuration}");
+            let search = LdapSearch { base: &partitions, attributes: &["uPNSuffixes"], ..search };
+            let found = connection.search(&search, deadline)?;
+            let values = found.iter().flat_map(|entry| entry.values("uPNSuffixes"));
+            Ok(values.map(|suffix| String::from_utf8_lossy(suffix).to_lowercase()).collect())
+        })
     }
 }
 

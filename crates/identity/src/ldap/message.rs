@@ -5,6 +5,8 @@ use super::ber::{BerError, BerReader, BerWriter, ENUMERATED, INTEGER, OCTETS, SE
 const BIND_REQUEST: u8 = 0x60;
 const BIND_RESPONSE: u8 = 0x61;
 const UNBIND_REQUEST: u8 = 0x42;
+const EXTENDED_REQUEST: u8 = 0x77;
+const EXTENDED_RESPONSE: u8 = 0x78;
 const SEARCH_REQUEST: u8 = 0x63;
 const SEARCH_ENTRY: u8 = 0x64;
 const SEARCH_DONE: u8 = 0x65;
@@ -13,6 +15,9 @@ const SEARCH_REFERENCE: u8 = 0x73;
 const CONTROLS: u8 = 0xa0;
 const SASL: u8 = 0xa3;
 const SERVER_CREDENTIALS: u8 = 0x87;
+/// The name of an extended operation, and that of StartTLS (RFC 4511 sections 4.12 and 4.14).
+const REQUEST_NAME: u8 = 0x80;
+const START_TLS: &[u8] = b"1.3.6.1.4.1.1466.20037";
 const PAGED_RESULTS: &[u8] = b"1.2.840.113556.1.4.319";
 
 /// The entries of one page.
@@ -109,6 +114,15 @@ pub(super) fn search(id: u32, search: &LdapSearch<'_>, cookie: &[u8], seconds: u
     })
 }
 
+/// A request for TLS.
+pub(super) fn start_tls(id: u32) -> Vec<u8> {
+    message(id, |to| {
+        to.nested(EXTENDED_REQUEST, |to| {
+            to.element(REQUEST_NAME, START_TLS);
+        });
+    })
+}
+
 /// The farewell.
 pub(super) fn unbind(id: u32) -> Vec<u8> {
     message(id, |to| {
@@ -186,6 +200,8 @@ pub enum Reply {
     Reference,
     /// The end of a page, with the cookie for the next one.
     Done(LdapResult, Vec<u8>),
+    /// The end of an extended operation.
+    Extended(LdapResult),
     /// Any other message.
     Other,
 }
@@ -211,6 +227,7 @@ pub fn parse(message: &[u8]) -> Result<(u32, Reply), BerError> {
             Reply::Bind(result, token)
         }
         SEARCH_ENTRY => Reply::Entry(entry(&mut content)?),
+        EXTENDED_RESPONSE => Reply::Extended(result(&mut content)?),
         SEARCH_REFERENCE => Reply::Reference,
         SEARCH_DONE => Reply::Done(result(&mut content)?, cookie(&mut message)?),
         _ => Reply::Other,
@@ -276,6 +293,7 @@ mod tests {
     #[test]
     fn requests_are_the_bytes_of_the_standard() {
         assert_eq!(unbind(3), [0x30, 5, 2, 1, 3, 0x42, 0]);
+        assert_eq!(start_tls(1), *b"\x30\x1d\x02\x01\x01\x77\x18\x80\x161.3.6.1.4.1.1466.20037");
         let bound = bind(1, "GSSAPI", Some(b"t"));
         assert_eq!(bound[..12], [0x30, 0x17, 2, 1, 1, 0x60, 0x12, 2, 1, 3, 4, 0]);
         assert_eq!(&bound[12..], b"\xa3\x0b\x04\x06GSSAPI\x04\x01t");

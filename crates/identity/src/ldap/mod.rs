@@ -1,6 +1,7 @@
-//! The directory by LDAP: Active Directory's users and groups, signed and sealed.
+//! The directory by LDAP: Active Directory's users and groups, signed and sealed by Kerberos or over TLS.
 //!
-//! [`LdapDirectory`] is the source for the resolver. [`connection`] is one connection, [`message`] the bytes.
+//! [`LdapDirectory`] is the source for the resolver. [`connection`] is one connection, `transport` the
+//! stream below it, and [`message`] the bytes.
 
 mod ber;
 pub mod connection;
@@ -8,6 +9,8 @@ mod directory;
 pub mod message;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 pub use ber::BerError;
 pub use directory::{DomainController, LdapDirectory, LdapSettings, Locator};
+pub use transport::LdapTls;

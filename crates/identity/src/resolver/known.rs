@@ -52,12 +52,12 @@ impl Resolver {
     /// The user of a text, as far as remembered.
     #[must_use]
     pub fn known_user_named(&self, text: &str) -> Option<Arc<User>> {
-        self.settings.domains.keys(text).iter().find_map(|key| self.known_user(key))
+        self.known_keys(text).iter().find_map(|key| self.known_user(key))
     }
 
     /// The group of a text, as far as remembered.
     #[must_use]
     pub fn known_group_named(&self, text: &str) -> Option<Arc<Group>> {
-        self.settings.domains.keys(text).iter().find_map(|key| self.known_group(key))
+        self.known_keys(text).iter().find_map(|key| self.known_group(key))
     }
 }

@@ -12,6 +12,7 @@ mod flights;
 mod group;
 mod known;
 mod log_on;
+mod suffixes;
 mod user;
 
 use std::collections::HashMap;
@@ -73,6 +74,7 @@ pub struct Resolver {
     interner: GroupInterner,
     users: Lane<User>,
     groups: Lane<Group>,
+    suffixes: suffixes::UpnSuffixes,
     wanted: LookupQueue,
 }
 
@@ -157,6 +159,7 @@ impl<R: RecordKeys> Lane<R> {
 enum Want {
     User(AccountKey),
     Group(AccountKey),
+    Suffixes,
 }
 
 /// The keys that [`Resolver::refresh`] has to ask for.
@@ -214,6 +217,7 @@ impl Resolver {
             interner: GroupInterner::default(),
             users: Lane::new(settings.caches, settings.caches.users),
             groups: Lane::new(settings.caches, settings.caches.groups),
+            suffixes: suffixes::UpnSuffixes::default(),
             wanted: LookupQueue::default(),
             settings,
             clock,
@@ -261,7 +265,7 @@ impl Resolver {
     /// # Errors
     /// [`IdentityError`].
     pub fn user_named(&self, text: &str) -> Found<User> {
-        first(self.settings.domains.keys(text), |key| self.user(key))
+        first(self.keys(text)?, |key| self.user(key))
     }
 
     /// The group of a text such as `CORP\staff` or `staff`.
@@ -269,7 +273,7 @@ impl Resolver {
     /// # Errors
     /// [`IdentityError`].
     pub fn group_named(&self, text: &str) -> Found<Group> {
-        first(self.settings.domains.keys(text), |key| self.group(key))
+        first(self.keys(text)?, |key| self.group(key))
     }
 
     /// The user under a key, as far as remembered. Never waits. A key that is missing or old is
@@ -297,10 +301,15 @@ impl Resolver {
             Lookup::Stale(record) => Some(record),
             Lookup::Unknown => None,
         };
-        if crate::sync::lock(&self.wanted.keys).add(want(), share::requester()) {
+        self.want(want());
+        record
+    }
+
+    /// Notes what [`Self::refresh`] has to ask for.
+    fn want(&self, want: Want) {
+        if crate::sync::lock(&self.wanted.keys).add(want, share::requester()) {
             self.wanted.added.notify_one();
         }
-        record
     }
 
     /// Asks the sources for one key that [`Self::known_user`] or [`Self::known_group`] missed. Waits for such
@@ -314,6 +323,7 @@ impl Resolver {
         let _ = match &want {
             Want::User(key) => self.user(key).map(drop),
             Want::Group(key) => self.group(key).map(drop),
+            Want::Suffixes => self.learn_suffixes().map(drop).map_err(IdentityError::from),
         };
         true
     }

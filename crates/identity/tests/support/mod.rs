@@ -67,6 +67,7 @@ pub fn ticket(user: &SourceUser, groups: &[Sid]) -> TicketLogon {
 pub struct MemorySource {
     pub users: Mutex<Vec<SourceUser>>,
     pub groups: Mutex<Vec<SourceGroup>>,
+    pub suffixes: Mutex<Vec<String>>,
     pub silent: AtomicBool,
     pub queries: AtomicUsize,
     /// A lock that a query waits for, to hold queries up.
@@ -127,6 +128,11 @@ impl AccountSource for MemorySource {
         };
         let groups = self.groups.lock().unwrap();
         Ok(groups.iter().filter(|group| keys.iter().any(|key| is(group, key))).cloned().collect())
+    }
+
+    fn upn_suffixes(&self, _: Instant) -> Result<Vec<String>, Silent> {
+        self.answer()?;
+        Ok(self.suffixes.lock().unwrap().clone())
     }
 }
 

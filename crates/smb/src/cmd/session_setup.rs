@@ -17,9 +17,9 @@ use smb_wire::negotiate::{Dialect, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags, SessionFlags};
 use smb_wire::{Header, NtStatus};
 
-use crate::config::account::{LogonProperties, SessionSettings};
+use crate::config::account::{LogonMechanism, LogonProperties, SessionSettings};
 use crate::config::target::Verdict;
-use crate::config::{Encryption, ServerConfig, Signing, same_name};
+use crate::config::{Encryption, Ntlm, ServerConfig, Signing, same_name};
 use crate::connection::setup::{Purpose, Setup, SetupShare};
 use crate::connection::{Channel, Connection, Negotiated};
 use crate::exchange::{Handled, Request, Stop};
@@ -230,8 +230,8 @@ impl LogOn<'_, '_> {
         match setup.purpose {
             Purpose::New => {
                 // This comes before the session is valid, so that a binding never sees other settings.
-                let logon =
-                    LogonProperties { protection: session.protection, signs, key_of: key_of.as_deref() };
+                let (protection, key_of) = (session.protection, key_of.as_deref());
+                let logon = LogonProperties { protection, signs, key_of, mechanism: mechanism_of(login) };
                 session.settle(self.session_settings(setup, &identity, logon)?);
                 self.log_on(setup, login, identity);
             }
@@ -245,7 +245,7 @@ impl LogOn<'_, '_> {
             Purpose::Again if !is_owner && !login.is_anonymous() => {
                 return Err(self.end_for_another(setup, &identity.name));
             }
-            Purpose::Again => {}
+            Purpose::Again => self.check_mechanism(setup, login, &identity.name)?,
         }
         // MS-SMB2 3.3.5.5.3
         if setup.purpose != Purpose::Bind && !login.is_anonymous() {
@@ -281,6 +281,22 @@ impl LogOn<'_, '_> {
         self.tell_refused(setup, user, &format!("the session that it was to renew belongs to `{of}`"));
         self.connection.server.end_session(session, self.request.cause());
         Stop::Fail(NtStatus::ACCESS_DENIED)
+    }
+
+    /// Refuses to renew with NTLM a session that a ticket has opened, if an account's shares refuse NTLM: the
+    /// session may use them.
+    fn check_mechanism(&mut self, setup: &Setup, login: &Login, user: &str) -> Result<(), Stop> {
+        let settings = setup.session.session_settings();
+        let is_by_ticket = settings.is_some_and(|settings| settings.mechanism == LogonMechanism::Kerberos);
+        let is_weaker = is_by_ticket && mechanism_of(login) != LogonMechanism::Kerberos;
+        let strict = self.connection.server.config().accounts.iter().any(|one| one.demands.ntlm != Ntlm::On);
+        if login.is_anonymous() || !(is_weaker && strict) {
+            return Ok(());
+        }
+        let why = "the session began with a ticket, and `ntlm` of an account lets no password renew it";
+        self.refuse_log_on(setup, user, why, "log-on refused and session ended");
+        self.abandon(setup);
+        Err(Stop::Fail(NtStatus::ACCESS_DENIED))
     }
 
     /// The user of a log-on, and the account whose key was used.
@@ -451,6 +467,15 @@ impl LogOn<'_, '_> {
     /// Logs why a log-on is refused, or is allowed with a warning.
     fn warn(&self, user: &str, why: &str, what: &str) {
         self.connection.log_log_on(user, why, what, self.request.now);
+    }
+}
+
+/// The mechanism of a log-on.
+fn mechanism_of(login: &Login) -> LogonMechanism {
+    match (&login.ticket, &login.domain_account) {
+        (Some(_), _) => LogonMechanism::Kerberos,
+        (None, Some(_)) => LogonMechanism::NtlmOfDomain,
+        (None, None) => LogonMechanism::Ntlm,
     }
 }
 

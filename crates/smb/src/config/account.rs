@@ -62,6 +62,19 @@ pub struct LogonProperties<'a> {
     pub signs: bool,
     /// The account whose key was used. `None` for a user's own password.
     pub key_of: Option<&'a str>,
+    /// The mechanism.
+    pub mechanism: LogonMechanism,
+}
+
+/// The mechanism of a log-on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogonMechanism {
+    /// NTLM with a password or a key of this server.
+    Ntlm,
+    /// NTLM that a domain controller has judged.
+    NtlmOfDomain,
+    /// A Kerberos ticket.
+    Kerberos,
 }
 
 /// The settings of a session from its account.
@@ -74,6 +87,8 @@ pub struct SessionSettings {
     /// Whether it was logged on with the account's key. It may then use all shares of the account, and no
     /// others.
     pub by_key: bool,
+    /// The mechanism of the log-on.
+    pub mechanism: LogonMechanism,
     /// The endpoint that its first connection came to.
     pub endpoint: Option<Endpoint>,
     /// Whether it must sign or seal, since all shares that it may use demand that.
@@ -233,6 +248,7 @@ impl ServerConfig {
             channels: self.channel_rule(own, user),
             account: own.map(|account| account.name.clone()),
             by_key: logon.key_of.is_some(),
+            mechanism: logon.mechanism,
             endpoint,
             signs,
             seals,
@@ -302,7 +318,8 @@ impl ServerConfig {
         };
         // Signatures are checked on each request.
         let key_of = settings.account.as_deref().filter(|_| settings.by_key);
-        account.check(LogonProperties { protection, signs: true, key_of })?;
+        let mechanism = settings.mechanism;
+        account.check(LogonProperties { protection, signs: true, key_of, mechanism })?;
         Ok(account.demands.clone())
     }
 
@@ -449,7 +466,7 @@ pub(crate) mod tests {
     }
 
     fn by(protection: Protection) -> LogonProperties<'static> {
-        LogonProperties { protection, signs: false, key_of: None }
+        LogonProperties { protection, signs: false, key_of: None, mechanism: LogonMechanism::Ntlm }
     }
 
     #[test]
@@ -459,7 +476,7 @@ pub(crate) mod tests {
             vec![demanding("lab", &["ann", "*"], from_3_0()), demanding("team", &["*"], Demands::default())],
         );
         config.free_users = vec!["*".into()];
-        let key = |protection| LogonProperties { protection, signs: false, key_of: Some("LAB") };
+        let key = |protection| LogonProperties { key_of: Some("LAB"), ..by(protection) };
         let lab = config.session_settings(None, &named_user("lab"), key(SMB3)).unwrap();
         assert_eq!((lab.account.as_deref(), lab.by_key), (Some("lab"), true));
         // Neither the server name from the client nor shares without an account change that.

@@ -45,6 +45,18 @@ pub enum Encryption {
     Required,
 }
 
+/// The rule for log-ons with NTLM.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Ntlm {
+    /// Allowed.
+    #[default]
+    On,
+    /// Allowed for local users only.
+    Local,
+    /// Refused.
+    Off,
+}
+
 /// The server as a whole.
 #[derive(Debug, Clone)]
 pub struct ServerConfig {

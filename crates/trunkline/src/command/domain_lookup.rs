@@ -17,7 +17,8 @@ use crate::domain::accounts;
 pub fn run(account: &str, group: bool, json: bool, location: &LocationArgs) -> anyhow::Result<ExitCode> {
     let domain = Config::load(&location.overrides())?.domain;
     let settings = accounts::id_mapping(&domain).and_then(|mapping| accounts::settings(&domain, mapping));
-    let resolver = settings.and_then(|settings| accounts::resolver(&domain, settings));
+    let access = accounts::DirectoryAccess::of(&domain);
+    let resolver = settings.and_then(|settings| accounts::resolver(&access?, settings));
     let resolver = resolver.map_err(|mend| anyhow::anyhow!("no account of a domain has an id: {mend}"))?;
     let found = match group {
         true => group_of(&resolver, account)?.map(|group| shown_group(&group)),

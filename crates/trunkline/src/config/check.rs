@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use super::setting::{ConfigError, Origin, os_error, own_error};
-use super::tables::{Config, Share, User};
-use super::values::{Encryption, Ntlm, ShareProtocol};
+use super::tables::{Account, Config, Share, User};
+use super::values::{Authentication, Encryption, Ntlm, ShareProtocol};
 
 /// Checks a configuration for mistakes that would prevent the server from serving it. `stored` holds the
 /// names, in lower case, of the users whose passwords are in the state directory.
@@ -320,7 +320,7 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
     for (user, access) in share.users.iter().filter(|(user, _)| *user != "*") {
         let (is_group, domain, _) = smb::config::grantee::parts(user);
         if let Some(domain) = domain {
-            of_own_domain(config, domain).map_err(|mend| {
+            of_own_domain(config, user, domain).map_err(|mend| {
                 let text = format!("`{user}` of share `{name}` is unknown; {mend}");
                 fail(config, &access.origin, text)
             })?;
@@ -345,13 +345,27 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
 
 /// Some way to log on must be left.
 fn logons(config: &Config) -> Result<(), ConfigError> {
+    let has_realm = config.domain.realm.is_some();
     let ntlm = &config.domain.ntlm;
-    if ntlm.value != Ntlm::Off || config.domain.realm.is_some() {
-        return Ok(());
+    if ntlm.value == Ntlm::Off && !has_realm {
+        let text = "`ntlm` of `[domain]` is `off` and there is no `realm`, so nobody could log on over SMB; \
+                    set `realm`, or `ntlm = \"on\"`";
+        return Err(fail(config, &ntlm.origin, text.to_owned()));
     }
-    let text = "`ntlm` of `[domain]` is `off` and there is no `realm`, so nobody could log on over SMB; set \
-                `realm`, or `ntlm = \"on\"`";
-    Err(fail(config, &ntlm.origin, text.to_owned()))
+    let takes_passwords = |account: &Account| {
+        account.authentication.as_ref().is_none_or(|own| own.value.contains(&Authentication::Password))
+    };
+    let mut strict = config.accounts.values().filter(|account| account.ntlm.value == Ntlm::Off);
+    let Some(account) = strict.find(|account| !has_realm || !takes_passwords(account)) else { return Ok(()) };
+    let (name, ntlm) = (&account.name.value, &account.ntlm);
+    let why = if has_realm {
+        "its `authentication` takes keys alone, which are passwords of NTLM; add `password`, which stands for \
+         tickets too"
+    } else {
+        "there is no `realm` in `[domain]`; set it"
+    };
+    let text = format!("`ntlm` of account `{name}` is `off`, and nobody could use its shares over SMB: {why}");
+    Err(fail(config, &ntlm.origin, text))
 }
 
 /// Checks that a domain in the name of a user or a group is that of the server. Only the domain knows whether
@@ -359,13 +373,16 @@ fn logons(config: &Config) -> Result<(), ConfigError> {
 ///
 /// # Errors
 /// The setting to change.
-fn of_own_domain(config: &Config, domain: &str) -> Result<(), String> {
+fn of_own_domain(config: &Config, user: &str, domain: &str) -> Result<(), String> {
     let own = &config.domain;
     let Some(realm) = &own.realm else {
         return Err("this server is in no domain: run `trunkline domain join REALM`".to_owned());
     };
     let names = [Some(realm), own.netbios_name.as_ref()];
-    if names.into_iter().flatten().any(|own| own.value.to_lowercase() == domain.to_lowercase()) {
+    let is_own = names.into_iter().flatten().any(|own| own.value.to_lowercase() == domain.to_lowercase());
+    // Only the directory knows the further suffixes of its principal names.
+    let may_be_suffix = own.netbios_name.is_some() && !user.contains('\\') && domain.contains('.');
+    if is_own || may_be_suffix {
         return Ok(());
     }
     Err(match &own.netbios_name {
@@ -403,6 +420,10 @@ mod tests {
             why.ends_with("the domain of this server is `OTHER`, with the realm `CORP.EXAMPLE`"),
             "{why}"
         );
+        let suffixed = share.replace("Corp\\\\bob", "bob@other.example");
+        assert_eq!(checked(&format!("{domain}{suffixed}"), dir.path(), &["ann"]), Ok(()));
+        let foreign = share.replace("Corp\\\\bob", "other.example\\\\bob");
+        assert!(checked(&format!("{domain}{foreign}"), dir.path(), &["ann"]).is_err());
         let unnamed = "[domain]\nrealm = \"CORP.EXAMPLE\"\n";
         let why = checked(&format!("{unnamed}{share}"), dir.path(), &["ann"]).unwrap_err();
         assert!(why.contains("set `netbios_name` in `[domain]`"), "{why}");
@@ -420,6 +441,14 @@ mod tests {
         for fine in ["realm = \"R.EXAMPLE\"\nntlm = \"off\"\n", "ntlm = \"local\"\n"] {
             assert_eq!(checked(&format!("[domain]\n{fine}"), dir.path(), &[]), Ok(()));
         }
+        let account = |domain: &str, more: &str| {
+            let account = format!("{domain}[account.lab]\nntlm = \"off\"\n{more}");
+            checked(&account, dir.path(), &[])
+        };
+        assert!(account("", "").unwrap_err().contains("account `lab` is `off`"));
+        let realm = "[domain]\nrealm = \"R.EXAMPLE\"\n";
+        assert!(account(realm, "authentication = [\"key\"]\n").unwrap_err().contains("keys alone"));
+        assert_eq!(account(realm, "authentication = [\"key\", \"password\"]\n"), Ok(()));
     }
 
     #[test]

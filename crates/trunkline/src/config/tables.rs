@@ -272,6 +272,9 @@ settings! {
         /// `group S-1-5-21-1-2-3-513 6000`. For `autorid` it is a copy of Samba's `autorid.tdb`, or the
         /// output of `tdbdump` or `net idmap dump` for it.
         id_file: PathBuf { File, live, unset "none" }
+        /// Authorities of the domain controllers' certificates in PEM. With it, the directory is asked over TLS
+        /// (StartTLS); without, Kerberos signs and encrypts.
+        ldap_ca: PathBuf { File, live, unset "no TLS", "\"controllers.pem\"" }
         /// Names by which clients reach the server. Each needs a service principal `cifs/NAME` in the realm,
         /// which `trunkline domain test` examines.
         names: Vec<String> { ListFormat::any(Text(spn_name)), live, or Vec::new() }
@@ -331,6 +334,9 @@ settings! {
         ciphers: Vec<Cipher> { ListFormat::some(OneOf), live, unset "all" }
         /// Log-on that the shares require: as a user with a password, or as the account with one of its keys.
         authentication: Vec<Authentication> { ListFormat::some(OneOf), live, unset "both" }
+        /// Log-ons with NTLM that the shares accept, where `[domain]` allows them: all, those of local users,
+        /// or none. Keys of the account are passwords of NTLM.
+        ntlm: Ntlm { OneOf, live, or Ntlm::On }
         /// Events that the shares report.
         audit: Vec<AuditWord> { ListFormat::any(OneOf), live, unset "none" }
         /// Whether the shares cache names, attributes and descriptors.

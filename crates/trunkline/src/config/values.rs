@@ -11,7 +11,7 @@ pub use kerberos::EncryptionType;
 pub use nfs::Squash;
 pub use share::engine::Symlinks;
 pub use share::limits::Formula;
-pub use smb::{Access, Encryption, Signing, Spn};
+pub use smb::{Access, Encryption, Ntlm, Signing, Spn};
 pub use smb_wire::negotiate::Dialect;
 pub use wire::SendFile;
 
@@ -98,17 +98,6 @@ pub enum Authentication {
     Password,
     /// As the account, with one of its keys.
     Key,
-}
-
-/// The rule for log-ons with NTLM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ntlm {
-    /// Allowed.
-    On,
-    /// Allowed for local users only.
-    Local,
-    /// Refused.
-    Off,
 }
 
 /// The way from SIDs of the domain to uids and gids.

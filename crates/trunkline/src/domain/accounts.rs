@@ -1,11 +1,11 @@
 //! The resolver of the domain's users and groups by the configuration: [`resolver`].
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use identity::host::HostSource;
-use identity::ldap::{LdapDirectory, LdapSettings};
+use identity::ldap::{LdapDirectory, LdapSettings, LdapTls};
 use identity::mapping::{Autorid, IdKind, IdMapping, IdTable, RidRange};
 use identity::{AccountSource, Clock, Domain as AccountDomain, Domains, HostClock, Resolver, Settings};
 use volume::security::Sid;
@@ -67,11 +67,65 @@ pub fn id_mapping(domain: &Domain) -> Result<IdMapping, String> {
 }
 
 fn mend(file: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("mend `id_file` in `[domain]`: {}: {why}", file.display())
+    mend_key("id_file", file, why)
+}
+
+fn mend_key(key: &str, file: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("mend `{key}` in `[domain]`: {}: {why}", file.display())
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|why| mend(file, &os_error(&why)))
+}
+
+/// The way in which the resolver asks the directory. Another way needs another resolver.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DirectoryAccess {
+    keytab: PathBuf,
+    /// The machine account of the keytab; none: the directory is not asked.
+    machine_account: Option<String>,
+    /// The content of `ldap_ca`.
+    authorities: Option<(PathBuf, Vec<u8>)>,
+}
+
+impl DirectoryAccess {
+    /// The access by the configuration, its keytab and its authorities.
+    ///
+    /// # Errors
+    /// The settings to make, as the end of a sentence.
+    pub fn of(domain: &Domain) -> Result<DirectoryAccess, String> {
+        let realm = domain.realm.as_ref().map(|realm| realm.value.as_str()).unwrap_or_default();
+        let keytab = Keytab::read(&domain.keytab.value).unwrap_or_default().of_realm(realm);
+        let machine_account = keytab.machine_account().map(str::to_owned);
+        let authorities = match &domain.ldap_ca {
+            Some(file) => {
+                let pem = std::fs::read(&file.value);
+                let pem = pem.map_err(|why| mend_key("ldap_ca", &file.value, &os_error(&why)))?;
+                Some((file.value.clone(), pem))
+            }
+            None => None,
+        };
+        Ok(DirectoryAccess { keytab: domain.keytab.value.clone(), machine_account, authorities })
+    }
+
+    fn tls(&self) -> Result<Option<LdapTls>, String> {
+        let Some((file, pem)) = &self.authorities else { return Ok(None) };
+        LdapTls::trusting(pem).map(Some).map_err(|why| mend_key("ldap_ca", file, &why))
+    }
+
+    fn directory(
+        &self,
+        settings: &Settings,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Option<Arc<dyn AccountSource>>, String> {
+        let tls = self.tls()?;
+        let (Some(account), Some(own)) = (&self.machine_account, &settings.domains.own) else {
+            return Ok(None);
+        };
+        let account = MachineAccount::new(&own.realm, account, self.keytab.clone());
+        let (settings, clock) = (LdapSettings::of_realm(&own.realm, own.sid), Arc::clone(clock));
+        Ok(Some(Arc::new(LdapDirectory::new(settings, Arc::new(account), clock).within(tls))))
+    }
 }
 
 /// Whether the mapping may give an id to an account of the domain.
@@ -101,11 +155,11 @@ pub fn settings(domain: &Domain, mapping: IdMapping) -> Result<Settings, String>
 ///
 /// # Errors
 /// The settings to make, as the end of a sentence.
-pub fn resolver(domain: &Domain, settings: Settings) -> Result<Arc<Resolver>, String> {
+pub fn resolver(access: &DirectoryAccess, settings: Settings) -> Result<Arc<Resolver>, String> {
     let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
-    let directory = directory(domain, &settings, &clock);
+    let directory = access.directory(&settings, &clock)?;
     if directory.is_none() && settings.mapping.is_by_attributes() {
-        let keytab = domain.keytab.value.display();
+        let keytab = access.keytab.display();
         return Err(format!(
             "join with `trunkline domain join`, since `rfc2307` asks the directory as the machine account, \
              which {keytab} lacks"
@@ -115,6 +169,7 @@ pub fn resolver(domain: &Domain, settings: Settings) -> Result<Arc<Resolver>, St
     let source = HostSource { accounts, domains: Arc::clone(&settings.domains) };
     let host: Arc<dyn AccountSource> = Arc::new(source);
     let resolver = Arc::new(Resolver::new(settings, directory, Some(host), clock));
+    resolver.want_suffixes();
     let (weak, thread) = (Arc::downgrade(&resolver), std::thread::Builder::new());
     // Looks up what the engine missed, until the last user of the resolver is gone.
     let refresh = move || {
@@ -127,13 +182,4 @@ pub fn resolver(domain: &Domain, settings: Settings) -> Result<Arc<Resolver>, St
         .spawn(refresh)
         .map_err(|why| format!("free memory for threads: {why}"))?;
     Ok(resolver)
-}
-
-fn directory(domain: &Domain, settings: &Settings, clock: &Arc<dyn Clock>) -> Option<Arc<dyn AccountSource>> {
-    let realm = &domain.realm.as_ref()?.value;
-    let keytab = Keytab::read(&domain.keytab.value).unwrap_or_default().of_realm(realm);
-    let account = MachineAccount::new(realm, keytab.machine_account()?, domain.keytab.value.clone());
-    let sid = settings.domains.own.as_ref().and_then(|own| own.sid);
-    let ldap = LdapDirectory::new(LdapSettings::of_realm(realm, sid), Arc::new(account), Arc::clone(clock));
-    Some(Arc::new(ldap))
 }

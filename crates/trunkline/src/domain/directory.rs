@@ -76,10 +76,16 @@ impl Locator for MachineAccount {
         found.map_err(|failure| no_answer(failure, "the DNS does not answer"))?
     }
 
-    fn log_on(&self, host: &str, deadline: Instant) -> Result<Box<dyn SaslContext>, String> {
+    fn log_on(
+        &self,
+        host: &str,
+        channel: Option<Vec<u8>>,
+        deadline: Instant,
+    ) -> Result<Box<dyn SaslContext>, String> {
         let keytab = self.keytab.clone();
         let (principal, service) = (self.principal.clone(), format!("ldap/{host}@{}", self.realm));
-        let layer = self.calls.run(deadline, move || GssLayer::begin(keytab, principal, &service));
+        let log_on = move || GssLayer::begin(keytab, principal, &service, channel);
+        let layer = self.calls.run(deadline, log_on);
         Ok(Box::new(layer.map_err(|failure| no_answer(failure, "the KDC gives no ticket in time"))??))
     }
 }
@@ -125,12 +131,22 @@ struct GssLayer {
 }
 
 impl GssLayer {
-    fn begin(keytab: PathBuf, principal: String, service: &str) -> Result<GssLayer, String> {
+    fn begin(
+        keytab: PathBuf,
+        principal: String,
+        service: &str,
+        channel: Option<Vec<u8>>,
+    ) -> Result<GssLayer, String> {
         let library = Library::load().map_err(|why| why.to_string())?;
         let source = TicketSource::Keytab { keytab, principal };
         let credentials = InitiatorCredentials::new(&library, &source).map_err(|why| why.to_string())?;
         let context = InitiatorContext::to_principal(&Arc::new(credentials), service);
-        let mut layer = GssLayer { context: context.map_err(|why| why.to_string())?, first: None };
+        let context = context.map_err(|why| why.to_string())?;
+        let context = match channel {
+            Some(channel) => context.within(channel),
+            None => context,
+        };
+        let mut layer = GssLayer { context, first: None };
         layer.first = Some(layer.turn(None)?);
         Ok(layer)
     }
@@ -168,7 +184,7 @@ mod tests {
     fn log_ons_that_hang_are_bounded_and_a_missing_keytab_is_named() {
         let account = MachineAccount::new("R.EXAMPLE", "FILES$", "/nonexistent/keytab".into());
         let soon = || Instant::now() + Duration::from_secs(60);
-        assert!(account.log_on("dc1", soon()).is_err());
+        assert!(account.log_on("dc1", None, soon()).is_err());
         let (release, held) = std::sync::mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
         for _ in 0..MOST_WAITING {
@@ -176,7 +192,7 @@ mod tests {
             let late = account.calls.run(Instant::now(), move || held.lock().recv().unwrap_or(()));
             assert_eq!(late, Err(CallFailure::Late));
         }
-        let why = account.log_on("dc1", soon()).err().unwrap();
+        let why = account.log_on("dc1", None, soon()).err().unwrap();
         assert!(why.contains("already"), "{why}");
         drop(release);
     }

@@ -3,8 +3,8 @@
 use auth::crypto::Cipher;
 use smb_wire::negotiate::Dialect;
 
-use super::LogonProperties;
-use crate::config::{Encryption, Signing};
+use super::{LogonMechanism, LogonProperties};
+use crate::config::{Encryption, Ntlm, Signing};
 use crate::keys::Protection;
 
 /// The demands of an account. `None` stands for no demand.
@@ -22,6 +22,8 @@ pub struct Demands {
     pub refuses_passwords: bool,
     /// Whether users may not log on with the account's keys.
     pub refuses_keys: bool,
+    /// The users who may have logged on with NTLM.
+    pub ntlm: Ntlm,
 }
 
 impl Demands {
@@ -46,11 +48,20 @@ impl Demands {
     /// The demand that a log-on does not meet, in words that follow the account's name.
     #[must_use]
     pub fn unmet(&self, logon: LogonProperties<'_>) -> Option<String> {
-        let LogonProperties { protection: Protection { dialect, cipher, .. }, signs, key_of } = logon;
+        let LogonProperties { protection: Protection { dialect, cipher, .. }, signs, key_of, .. } = logon;
         match key_of {
             Some(_) if self.refuses_keys => return Some("takes no keys".to_owned()),
             None if self.refuses_passwords => {
                 return Some("accepts only its keys, not a user's password".to_owned());
+            }
+            _ => {}
+        }
+        match (self.ntlm, logon.mechanism) {
+            (Ntlm::Off, LogonMechanism::Ntlm | LogonMechanism::NtlmOfDomain) => {
+                return Some("refuses NTLM: its users need Kerberos tickets".to_owned());
+            }
+            (Ntlm::Local, LogonMechanism::NtlmOfDomain) => {
+                return Some("refuses NTLM of users of the domain: they need Kerberos tickets".to_owned());
             }
             _ => {}
         }
@@ -83,7 +94,21 @@ mod tests {
 
     fn with(dialect: Dialect, cipher: Option<Cipher>, signs: bool) -> LogonProperties<'static> {
         let protection = Protection { dialect, signing: SigningAlgorithm::AesCmac, cipher };
-        LogonProperties { protection, signs, key_of: None }
+        LogonProperties { protection, signs, key_of: None, mechanism: LogonMechanism::Ntlm }
+    }
+
+    #[test]
+    fn ntlm_is_refused_to_those_whom_the_account_says() {
+        let refuses = |ntlm, mechanism, key_of| {
+            let logon = LogonProperties { mechanism, key_of, ..with(Dialect::Smb311, None, false) };
+            Demands { ntlm, ..Demands::default() }.unmet(logon).is_some()
+        };
+        use LogonMechanism::{Kerberos, Ntlm as Local, NtlmOfDomain};
+        let of = |ntlm| [Local, NtlmOfDomain, Kerberos].map(|mechanism| refuses(ntlm, mechanism, None));
+        assert_eq!(of(Ntlm::On), [false, false, false]);
+        assert_eq!(of(Ntlm::Local), [false, true, false]);
+        assert_eq!(of(Ntlm::Off), [true, true, false]);
+        assert!(refuses(Ntlm::Off, Local, Some("lab")), "keys are passwords of NTLM");
     }
 
     #[test]

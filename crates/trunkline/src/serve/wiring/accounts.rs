@@ -81,6 +81,7 @@ fn demands(account: &Account) -> Demands {
         ciphers: account.ciphers.as_ref().map(|own| own.value.clone()),
         refuses_passwords: refuses(Authentication::Password),
         refuses_keys: refuses(Authentication::Key),
+        ntlm: account.ntlm.value,
     }
 }
 
@@ -97,6 +98,7 @@ mod tests {
             "[account.Team]\nusers = { ann = \"read\" }\nmax_channels = 8\nsmb_listen = \"::ffff:10.0.0.2\"\n\
              min_dialect = \"3.0\"\nencryption = \"required\"\nsigning = \"required\"\n\
              ciphers = [\"AES-256-GCM\", \"AES-128-CCM\"]\nauthentication = [\"key\"]\n\
+             ntlm = \"local\"\n\
              [share.a]\npath = \"/a\"\naccount = \"team\"\nusers = { bob = \"read\" }\n\
              smb_listen = \"::ffff:10.0.0.3\"\n\
              [share.b]\npath = \"/b\"\nusers = { eve = \"read\" }\n",
@@ -113,6 +115,7 @@ mod tests {
             ciphers: Some(vec![auth::Cipher::Aes256Gcm, auth::Cipher::Aes128Ccm]),
             refuses_passwords: true,
             refuses_keys: false,
+            ntlm: smb::Ntlm::Local,
         };
         let endpoint = vec!["10.0.0.2".parse().unwrap()];
         let name = "Team".to_owned();

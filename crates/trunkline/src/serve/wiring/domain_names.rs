@@ -68,7 +68,7 @@ impl DomainIds {
     }
 
     fn look_up_name(&self, domain: &str, account: &str, is_group: bool) {
-        let Some(text) = self.nt_name(domain, account) else { return };
+        let Some(text) = self.text(domain, account) else { return };
         if is_group || !is_there(&self.resolver().user_named(&text)) {
             let _ = self.resolver().group_named(&text);
         }
@@ -76,21 +76,22 @@ impl DomainIds {
 
     /// The user of a domain with a name.
     pub fn user_named(&self, domain: &str, name: &str) -> Option<Arc<User>> {
-        let user = self.resolver().known_user_named(&self.nt_name(domain, name)?);
+        let user = self.resolver().known_user_named(&self.text(domain, name)?);
         user.filter(|user| user.realm.is_some())
     }
 
     /// The group of a domain with a name.
     pub fn group_named(&self, domain: &str, name: &str) -> Option<Arc<Group>> {
-        let group = self.resolver().known_group_named(&self.nt_name(domain, name)?);
+        let group = self.resolver().known_group_named(&self.text(domain, name)?);
         group.filter(|group| group.realm.is_some())
     }
 
-    /// `DOMAIN\name` in the joined domain; none for another domain.
-    fn nt_name(&self, domain: &str, name: &str) -> Option<String> {
-        let own = self.resolver().settings().domains.own.as_ref().filter(|own| own.is_named(domain))?;
+    /// `DOMAIN\name` in the joined domain. In another domain it is `name@domain`: the domain may be a further
+    /// suffix of user principal names.
+    fn text(&self, domain: &str, name: &str) -> Option<String> {
+        let own = self.resolver().settings().domains.own.as_ref()?;
         let netbios = own.netbios.as_ref().filter(|_| own.sid.is_some() && !name.is_empty())?;
-        Some(format!("{netbios}\\{name}"))
+        Some(if own.is_named(domain) { format!("{netbios}\\{name}") } else { format!("{name}@{domain}") })
     }
 }
 

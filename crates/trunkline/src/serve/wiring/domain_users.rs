@@ -4,7 +4,6 @@
 //! Start with [`DomainUsers::resolve`], the log-on. [`DomainIds`] is the mapping, which the engine uses too.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use ::identity::mapping::{IdKind, IdMapping};
@@ -19,8 +18,7 @@ use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
 use crate::config::Domain;
-use crate::domain::accounts;
-use crate::domain::keytab::Keytab;
+use crate::domain::accounts::{self, DirectoryAccess};
 use crate::host;
 use crate::principals::LogonPrincipal;
 
@@ -29,8 +27,8 @@ use crate::principals::LogonPrincipal;
 pub struct DomainIds {
     domain: Sid,
     resolver: Arc<Resolver>,
-    /// The keytab and its machine account, as whom the resolver asks the directory.
-    asks_as: (PathBuf, Option<String>),
+    /// The way in which the resolver asks the directory.
+    access: DirectoryAccess,
     /// The users of this server.
     local: Arc<[LocalUser]>,
 }
@@ -56,18 +54,16 @@ impl DomainIds {
         let mapping = accounts::id_mapping(domain)?;
         check_owners(&mapping, local, host)?;
         let settings = accounts::settings(domain, mapping)?;
-        let realm = domain.realm.as_ref().map(|realm| realm.value.as_str()).unwrap_or_default();
-        let keytab = Keytab::read(&domain.keytab.value).unwrap_or_default().of_realm(realm);
-        let asks_as = (domain.keytab.value.clone(), keytab.machine_account().map(str::to_owned));
+        let access = DirectoryAccess::of(domain)?;
         let same =
-            former.filter(|former| former.asks_as == asks_as && *former.resolver.settings() == settings);
+            former.filter(|former| former.access == access && *former.resolver.settings() == settings);
         let resolver = match same {
             Some(former) => Arc::clone(&former.resolver),
-            None => accounts::resolver(domain, settings)?,
+            None => accounts::resolver(&access, settings)?,
         };
         let people = local.iter().filter(|user| user.key_of.is_none());
         let local = people.filter_map(local_user).collect();
-        let ids = DomainIds { domain: accounts::domain_sid(domain)?, resolver, asks_as, local };
+        let ids = DomainIds { domain: accounts::domain_sid(domain)?, resolver, access, local };
         // The settings may still be refused as a whole. A resolver that is in use changes with them.
         if same.is_none() {
             ids.set_local_users();

@@ -416,12 +416,14 @@ impl AssembledServer {
         let users = map.users();
         let accounts: Arc<dyn AccountMapping> = map;
         accounts::apply(&plan.config, &accounts, &mut settings);
-        *held(&self.domain_ids) = domain_ids.as_ref().ok().cloned();
+        let ids = domain_ids.as_ref().ok().cloned();
+        *held(&self.domain_ids) = ids.clone();
         let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
         let resolver = kerberos::resolver(&plan.config.domain, &users, domain_users);
         settings.kerberos =
             resolver.as_ref().and_then(|resolver| kerberos::configure(&plan.config, resolver));
-        settings.domain_member = resolver.and_then(|resolver| winbind::configure(&plan.config, resolver));
+        settings.domain_member =
+            resolver.and_then(|resolver| winbind::configure(&plan.config, resolver, ids));
         names::set_realm_names(&mut settings.target, &plan.config.domain);
         settings.ntlm = plan.config.domain.ntlm.value != Ntlm::Off;
         self.server.set_config(settings);

@@ -9,12 +9,17 @@ use ::identity::winbind::Winbind;
 use auth::{DomainLogon, Names, NetworkLogon, PassThrough, PassThroughRefusal, PassThroughRefusalKind};
 use smb::{DomainMember, PrincipalResolver};
 
+use super::domain_users::DomainIds;
 use crate::config::Config;
 use crate::config::values::Ntlm;
 
 /// The settings of NTLM for users of the domain, or `None` if they may not log on with it, or if the realm is
 /// no domain of Active Directory.
-pub fn configure(config: &Config, resolver: Arc<dyn PrincipalResolver>) -> Option<DomainMember> {
+pub fn configure(
+    config: &Config,
+    resolver: Arc<dyn PrincipalResolver>,
+    ids: Option<DomainIds>,
+) -> Option<DomainMember> {
     let (domain, server) = (&config.domain, &config.server);
     let realm = &domain.realm.as_ref()?.value;
     let netbios_name = domain.netbios_name.as_ref().map(|name| name.value.to_uppercase())?;
@@ -29,7 +34,7 @@ pub fn configure(config: &Config, resolver: Arc<dyn PrincipalResolver>) -> Optio
         dns_domain: realm.to_lowercase(),
     };
     let domain = Domain::new(realm, Some(&netbios_name));
-    let pass_through = Arc::new(DomainPassThrough { winbind, domain });
+    let pass_through = Arc::new(DomainPassThrough { winbind, domain, ids });
     Some(DomainMember { names, pass_through, resolver })
 }
 
@@ -38,12 +43,17 @@ struct DomainPassThrough {
     /// winbindd, or the reason why it cannot be asked.
     winbind: Result<Winbind, String>,
     domain: Domain,
+    /// The users of the domain, whose principal names may have further suffixes.
+    ids: Option<DomainIds>,
 }
 
 impl PassThrough for DomainPassThrough {
     fn covers(&self, user: &str, domain: &str) -> bool {
         match (user.rsplit_once('@'), user.split_once('\\')) {
-            (Some((_, realm)), _) => self.domain.is_named(realm),
+            (Some((_, suffix)), _) => {
+                let is_listed = |ids: &DomainIds| ids.resolver().is_known_suffix(suffix);
+                self.domain.is_named(suffix) || self.ids.as_ref().is_some_and(is_listed)
+            }
             (None, Some((domain, _))) => self.domain.is_named(domain),
             (None, None) => self.domain.is_named(domain),
         }
@@ -76,6 +86,7 @@ mod tests {
         DomainPassThrough {
             winbind: Err("no library".to_owned()),
             domain: Domain::new("CORP.EXAMPLE", Some("CORP")),
+            ids: None,
         }
     }
 
