@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Many users of Active Directory, each of whom logs on once over SMB with a ticket.
+"""Many users of Active Directory: they log on once over SMB with a ticket, or are looked up by name.
 
-    crowd.py [--users N] [--groups N] [--out FILE]
+    crowd.py [--users N] [--groups N] [--logons N] [--out FILE]
 
-Each user is a member of two groups. The server may take 64 MiB more for all of them than for the first ten: for what it
-remembers of them, and for the sessions of the last 500, which stay. One user is in 1,200 groups, and one in a circle of groups. The
+Each user is a member of two groups. The first --logons of them log on, by default all. The server may take 64 MiB more
+for all users than for the first ten: for what it remembers of them, and for the sessions of the last 500, which stay. One
+user is in 1,200 groups, and one in a circle of groups. The
 clients have MIT's library (python3-gssapi) and a small SMB 3.1.1 client.
 """
 
@@ -25,6 +26,8 @@ from proving.kerberos.logons import HOST, LOGOFF, LOGOFF_BODY, PYTHON, Link
 HERE = Path(__file__).resolve()
 # What `make test` has time for; the issue's whole number is in `make soak`.
 USERS, GROUPS = 500, 100
+# The names of one question to lsarpc.
+NAMES_AT_ONCE = 100
 FEW = 10
 # The sessions that each of two clients keeps.
 KEPT = 250
@@ -35,10 +38,10 @@ WIDE_LIMIT_S = 10.0
 LIMIT_S = 1800
 
 
-def people(users: int, groups: int, password: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the users and the groups for populate.py."""
+def people(users: int, logons: int, groups: int, password: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the users and the groups for populate.py. The first `logons` users have a password."""
     names = [f"user{number:05}" for number in range(users)]
-    accounts = {name: {"password": password} for name in (*names, WIDE, LOOPED)}
+    accounts = {name: {"password": password} for name in (*names[:logons], WIDE, LOOPED)} | {name: {} for name in names[logons:]}
     teams: dict[str, list[str]] = {f"team{number:04}": [] for number in range(groups)}
     for number, name in enumerate(names):
         for team in {number % groups, (number * 7 + 1) % groups}:
@@ -116,7 +119,7 @@ def resident_mib(pid: int) -> float:
     raise AssertionError("the server has no memory")
 
 
-def crowd_cases(suite: Any, domain: Any, member: Any, serve: Any, users: int) -> dict[str, float]:
+def crowd_cases(suite: Any, domain: Any, member: Any, serve: Any, users: int, logons: int) -> dict[str, float]:
     """The cases, with a server that `serve()` starts. Returns the measured values."""
     from proving.kerberos.active_directory import PASSWORD
 
@@ -127,15 +130,27 @@ def crowd_cases(suite: Any, domain: Any, member: Any, serve: Any, users: int) ->
             begun = time.monotonic()
             clients.log_on(0, FEW, 1)
             few = resident_mib(served.pid)
-            clients.log_on(FEW, users)
+            clients.log_on(FEW, logons)
+            for first in range(logons, users, NAMES_AT_ONCE):
+                look_up([f"user{number:05}" for number in range(first, min(first + NAMES_AT_ONCE, users))])
             took, more = time.monotonic() - begun, resident_mib(served.pid) - few
             measured.update(seconds=round(took, 1), more_mib=round(more, 1))
             logged_on = served.log().count(": logged on peer=")
-            if logged_on != users:
-                raise AssertionError(f"{logged_on} of {users} users logged on: {served.log()[-400:]}")
+            if logged_on < logons:
+                raise AssertionError(f"{logged_on} of {logons} users logged on: {served.log()[-400:]}")
             if more > MOST_MORE_MIB:
                 raise AssertionError(f"{users} users take {more:.1f} MiB more than {FEW}")
-            return f"{users} users logged on within {took:.1f} s, and take {more:.1f} MiB more than {FEW}"
+            return (f"{logons} users logged on and {users - logons} were looked up within {took:.1f} s, and they take {more:.1f} MiB more "
+                    f"than {FEW}")
+
+    def look_up(names: list[str]) -> None:
+        cache = {"KRB5CCNAME": f"FILE:{member.state.parent}/ticket-first"}
+        domain.network.run("kinit", "user00000", stdin=PASSWORD + "\n", variables=cache)
+        done = domain.network.run("rpcclient", HOST, "-p", "4450", "--use-kerberos=required", "-N", "-c", f"lookupnames {' '.join(names)}",
+                                  variables=cache, check=False)
+        found = [line.split()[0] for line in done.stdout.splitlines() if line.endswith("(User: 1)")]
+        if found != names:
+            raise AssertionError(f"{len(found)} of {len(names)} users are found: {done.stdout[-400:]}{done.stderr}")
 
     def log_on(user: str) -> tuple[subprocess.CompletedProcess[str], float]:
         cache = {"KRB5CCNAME": f"FILE:{member.state.parent}/ticket-{user}"}
@@ -168,7 +183,7 @@ def crowd_cases(suite: Any, domain: Any, member: Any, serve: Any, users: int) ->
             if groups != 4:
                 raise AssertionError(f"{groups} groups")
 
-    suite.case("many users, each with a ticket", everyone)
+    suite.case("many users", everyone)
     suite.case("a user of 1,200 groups", wide)
     suite.case("a user in a circle of groups", looped)
     return measured
@@ -185,7 +200,8 @@ def run(options: argparse.Namespace) -> int:
     if reason := ActiveDirectory().missing():
         skip_whole_suite("crowd", reason)
     tally, begun = Tally("crowd"), time.monotonic()
-    accounts, groups = people(options.users, options.groups, PASSWORD)
+    logons = min(options.logons or options.users, options.users)
+    accounts, groups = people(options.users, logons, options.groups, PASSWORD)
     with scratch() as directory, ActiveDirectory(users=accounts, groups=groups) as domain:
         print(f"        a domain of {len(accounts)} users and {len(groups)} groups runs after {time.monotonic() - begun:.1f} s", flush=True)
         member = Member(domain.network.inside, directory)
@@ -197,7 +213,7 @@ def run(options: argparse.Namespace) -> int:
             return Served(member, mapping, server_lines=f"max_connections_per_address = {4 * KEPT}\n")
 
         serve.mapping = mapping  # type: ignore[attr-defined]
-        measured = crowd_cases(Suite(tally, f"{options.users} users"), domain, member, serve, options.users)
+        measured = crowd_cases(Suite(tally, f"{options.users} users"), domain, member, serve, options.users, logons)
     status = tally.close()
     if options.out:
         with options.out.open("a") as out:
@@ -213,6 +229,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--users", type=int, default=USERS)
     parser.add_argument("--groups", type=int, default=GROUPS)
+    parser.add_argument("--logons", type=int, default=0)
     parser.add_argument("--out", type=Path)
     return run(parser.parse_args())
 

@@ -332,7 +332,7 @@ def winbind_cases(suite: Suite, domain: ActiveDirectory, directory: Path) -> Non
 
     def serve(by: winbind.Winbind, more: str) -> Served:
         settings = (f'realm = "{domain.realm}"\nnetbios_name = "{domain.workgroup}"\ndomain_sid = "{sid}"\nkeytab = "{by.keytab}"\n'
-                    f"{MAPPING}{more}")
+                    f"{'' if 'id_mapping' in more else MAPPING}{more}")
         member = Member(by.inside, directory)
         return Served(member, settings, name=winbind.NAME)
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The PyPI package impacket as a client with the tickets of KRB5CCNAME.
 
-    impacket_tickets.py HOST PORT KDC round            list shares, write a file and read it back
-    impacket_tickets.py HOST PORT KDC hold NAME        open NAME with a persistent handle, print its id, and end without CLOSE
-    impacket_tickets.py HOST PORT KDC reclaim NAME ID  reconnect to that handle, write through it, and print the status
+    impacket_tickets.py HOST PORT round            list shares, write a file and read it back
+    impacket_tickets.py HOST PORT hold NAME        open NAME with a persistent handle, print its id, and end without CLOSE
+    impacket_tickets.py HOST PORT reclaim NAME ID  reconnect to that handle, write through it, and print the status
 
 All clients of a NAME have the same ClientGuid and CreateGuid, as one client that comes back has.
 """
@@ -19,7 +19,7 @@ from impacket import smb3
 from impacket.smb3structs import FILE_CREATE, FILE_NON_DIRECTORY_FILE, FILE_OPEN, FILE_SHARE_READ, SMB2CreateContext
 from impacket.smbconnection import SMBConnection, SessionError
 
-HOST, PORT, KDC, ACTION = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+HOST, PORT, ACTION = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 SHARE = "docs"
 CREATE_GUID = b"the create guid!"
 PERSISTENT, PERSISTENT_HANDLES, TIMEOUT_MS = 2, 0x10, 60_000
@@ -34,7 +34,7 @@ def connect() -> Any:
     random.seed(1)
     smb3.SMB2_GLOBAL_CAP_ENCRYPTION |= PERSISTENT_HANDLES
     connection = SMBConnection(HOST, HOST, sess_port=PORT)
-    connection.kerberosLogin("", "", useCache=True, kdcHost=KDC)
+    connection.kerberosLogin("", "", useCache=True)
     return connection
 
 
@@ -65,15 +65,15 @@ def main() -> None:
         print("fine")
     elif ACTION == "hold":
         asked = context(b"DH2Q", struct.pack("<II8x", TIMEOUT_MS, PERSISTENT) + CREATE_GUID)
-        tree, handle = create(connection, sys.argv[5], FILE_CREATE, asked)
-        connection.getSMBServer().write(tree, handle, b"before")
+        tree, handle = create(connection, sys.argv[4], FILE_CREATE, asked)
+        connection.getSMBServer().write(tree, handle, b"before", 0, 6)
         print(handle.hex(), flush=True)
         sys.stdin.read()
     else:
-        handle = bytes.fromhex(sys.argv[6])
+        handle = bytes.fromhex(sys.argv[5])
         try:
-            tree, handle = create(connection, sys.argv[5], FILE_OPEN, context(b"DH2C", handle + CREATE_GUID + struct.pack("<I", PERSISTENT)))
-            connection.getSMBServer().write(tree, handle, b"after!", 6)
+            tree, handle = create(connection, sys.argv[4], FILE_OPEN, context(b"DH2C", handle + CREATE_GUID + struct.pack("<I", PERSISTENT)))
+            connection.getSMBServer().write(tree, handle, b"after!", 6, 6)
         except (SessionError, smb3.SessionError) as why:
             print(f"{why.get_error_code() if hasattr(why, 'get_error_code') else why.getErrorCode():#x}")
             return

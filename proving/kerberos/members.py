@@ -24,6 +24,7 @@ from proving.kerberos.network import environment
 HERE = Path(__file__).resolve().parent
 LOCAL, LOCAL_PASSWORD = "lena", "Local-Word-1"
 LIMIT_S = 60
+IMPACKET_TYPE = "aes256-cts-hmac-sha1-96"
 
 
 class TakesCases(Protocol):
@@ -50,15 +51,22 @@ class Clients:
         self.domain, self.directory = domain, directory
         self.host = f"{MEMBER}.{domain.realm.lower()}"
 
-    def ticket(self, user: str) -> dict[str, str]:
-        """Get a ticket and return the variables that select it."""
+    def ticket(self, user: str, service_type: str = "") -> dict[str, str]:
+        """Get a ticket and return the variables that select it. With `service_type`, which is an encryption type, get one
+        for the server too."""
         cache = {"KRB5CCNAME": f"FILE:{self.directory}/ticket-{user}"}
         self.domain.network.run("kinit", user, stdin=PASSWORD + "\n", variables=cache)
+        if service_type:
+            self.domain.network.run("kvno", "-e", service_type, f"cifs/{self.host}", variables=cache)
         return cache
 
-    def run(self, user: str, *command: object, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    def run(self, user: str, *command: object, stdin: str = "", service_type: str = "") -> subprocess.CompletedProcess[str]:
         """Run a client."""
-        return self.domain.network.run(*command, variables=self.ticket(user), check=False, stdin=stdin, limit_s=LIMIT_S)
+        return self.domain.network.run(*command, variables=self.ticket(user, service_type), check=False, stdin=stdin, limit_s=LIMIT_S)
+
+    def impacket(self, user: str, *words: object) -> subprocess.CompletedProcess[str]:
+        """Run impacket. It knows AES with SHA-1 alone, and this domain takes no request for a ticket from it."""
+        return self.run(user, *impacket_command(self), *words, service_type=IMPACKET_TYPE)
 
     def smbclient(self, user: str, commands: str) -> str:
         """Run smbclient and return what it has said."""
@@ -183,17 +191,17 @@ def shown_names(clients: Clients, member: Any, serve: Serve) -> None:
     expect({("rename", "CORP\\ann"), ("set_acl", "CORP\\carl")} <= events, f"{events} {log[-300:]}")
 
 
-def impacket_command() -> list[str]:
-    """Return the words that run impacket's client; arguments follow."""
+def impacket_command(clients: Clients) -> list[str]:
+    """Return the words that run impacket's client; its action follows."""
     from proving.peers import run as peers
 
-    return [*peers.python_with_packages(), str(HERE / "impacket_tickets.py")]
+    return [*peers.python_with_packages(), str(HERE / "impacket_tickets.py"), clients.host, "445"]
 
 
 def impacket(clients: Clients, serve: Serve) -> None:
-    """impacket gets the ticket for the service itself."""
+    """impacket takes its ticket from the cache."""
     with serve() as served:
-        done = clients.run("carl", *impacket_command(), clients.host, 445, clients.domain.controllers[0].host, "round")
+        done = clients.impacket("carl", "round")
         expect(done.stdout == "fine\n", f"{done.stdout}{done.stderr[-800:]}{served.log()[-500:]}")
         owner = (served.share / "by-impacket").stat().st_uid
         expect(owner == int(clients.account("user", "carl").rsplit("-", 1)[1]) + 100_000, f"it is of {owner}")
@@ -201,28 +209,29 @@ def impacket(clients: Clients, serve: Serve) -> None:
 
 def persistent(clients: Clients, serve: Serve) -> str:
     """A handle that a user of the domain has when the server is killed is hers alone afterwards."""
-    words = [*impacket_command(), clients.host, 445, clients.domain.controllers[0].host]
     lines = "continuously_available = true\n"
     with serve(share_lines=lines) as served:
-        command = clients.domain.network.inside([*words, "hold", "held"])
+        command = clients.domain.network.inside([*impacket_command(clients), "hold", "held"])
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                   env={**environment(), **clients.ticket("bob")})
+                                   env={**environment(), **clients.ticket("bob", IMPACKET_TYPE)})
         assert process.stdout is not None
         handle = process.stdout.readline().strip()
         if not handle:
             raise AssertionError(f"{process.communicate()[1][-800:]}{served.log()[-500:]}")
+        # Rights on the file keep nobody out then, but the handle does.
+        (served.share / "held").chmod(0o666)
         os.kill(served.pid, signal.SIGKILL)
         process.kill()
         process.communicate()
     with serve(share_lines=lines) as served:
-        # Nobody else can open the file: the handle shares reading alone.
-        clients.refused("ann", "put /etc/passwd held", "NT_STATUS_SHARING_VIOLATION")
+        clients.refused("ann", "put /etc/passwd held", "NT_STATUS_FILE_NOT_AVAILABLE")
         begun = time.monotonic()
-        other = clients.run("ann", *words, "reclaim", "held", handle)
+        other = clients.impacket("ann", "reclaim", "held", handle)
         expect(other.stdout.startswith("0xc0"), f"ann: {other.stdout}{other.stderr[-500:]}")
-        own = clients.run("bob", *words, "reclaim", "held", handle)
+        own = clients.impacket("bob", "reclaim", "held", handle)
         expect(own.stdout == "reclaimed\n", f"bob: {own.stdout}{own.stderr[-500:]}{served.log()[-800:]}")
-        expect((served.share / "held").read_bytes() == b"beforeafter!", "the writes are not there")
+        held = (served.share / "held").read_bytes()
+        expect(held == b"beforeafter!", f"the file has {held!r}")
         return f"ann got {other.stdout.strip()}, bob his handle, within {time.monotonic() - begun:.1f} s"
 
 

@@ -2,7 +2,7 @@
 
     populate.py SMB.CONF < SPECIFICATION
 
-The specification is JSON: `users` and `groups` as in active_directory.py. The controller must not run yet.
+The specification is JSON: `users` and `groups` as in active_directory.py. A user without a password cannot log on. The controller must not run yet.
 """
 
 import json
@@ -39,14 +39,22 @@ def main() -> None:
             base.modify(message)
 
     for name, entry in wanted["users"].items():
-        base.newuser(name, entry["password"])
+        if "password" in entry:
+            base.newuser(name, entry["password"])
+        else:
+            # NORMAL_ACCOUNT and PASSWD_NOTREQD: keys of passwords take most of the time of a new user.
+            base.add({"dn": f"CN={name},{users}", "objectClass": "user", "sAMAccountName": name, "userAccountControl": "544"})
         change(name, attributes(entry.get("attributes", {})))
+    # Groups may have each other as members, which are added when all are there.
+    later = {}
     for name, entry in wanted["groups"].items():
-        base.add({"dn": f"CN={name},{users}", "objectClass": "group", "sAMAccountName": name, **attributes(entry.get("attributes", {}))})
-    # Groups may have each other as members.
-    for name, entry in wanted["groups"].items():
-        if entry.get("members"):
-            change(name, {"member": [f"CN={member},{users}" for member in entry["members"]]})
+        members = [f"CN={member},{users}" for member in entry.get("members", [])]
+        if not set(entry.get("members", [])) <= wanted["users"].keys():
+            later[name], members = members, []
+        base.add({"dn": f"CN={name},{users}", "objectClass": "group", "sAMAccountName": name, **({"member": members} if members else {}),
+                  **attributes(entry.get("attributes", {}))})
+    for name, members in later.items():
+        change(name, {"member": members})
     # What samba_spnupdate would add later, on a running controller.
     controller = f"{settings.get('netbios name')}".lower()
     host, realm = f"{controller}.{wanted['realm']}", wanted["realm"]

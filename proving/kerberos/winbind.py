@@ -19,6 +19,8 @@ from proving.kerberos.network import end_process, environment
 NAME = "wb"
 # The file that a user writes.
 MADE = "by-password"
+# The ids that this winbindd gives.
+IDS = "1000000-1999999"
 START_S = 30
 
 
@@ -54,7 +56,7 @@ class Winbind:
                     **{("private dir" if kind == "private" else f"{kind} directory"): path for kind, path in kinds.items()},
                     "pid directory": self._run, "winbindd socket directory": self._run / "winbindd",
                     "ncalrpc dir": self.directory / "ncalrpc", "kerberos method": "dedicated keytab",
-                    "dedicated keytab file": self.keytab, "idmap config * : backend": "tdb", "idmap config * : range": "300000-399999",
+                    "dedicated keytab file": self.keytab, "idmap config * : backend": "autorid", "idmap config * : range": IDS, "idmap config * : rangesize": "100000",
                     "log file": self.directory / "log", "disable netbios": "yes"}
         self.settings.write_text("[global]\n" + "".join(f"\t{key} = {value}\n" for key, value in settings.items()))
         self.net("ads", "join", f"-U{ADMINISTRATOR}%{PASSWORD}", "--no-dns-updates")
@@ -76,6 +78,17 @@ class Winbind:
                 raise RuntimeError(f"winbindd does not reach the domain: {(self.directory / 'output').read_text()[-400:]}")
             time.sleep(0.1)
 
+    def uid(self, sid: str) -> int:
+        """Return the uid that winbindd gives a SID."""
+        done = self._wbinfo("--sid-to-uid", sid)
+        expect(done.returncode == 0, f"wbinfo: {done.stdout}{done.stderr}")
+        return int(done.stdout)
+
+    @property
+    def ranges(self) -> Path:
+        """The database of its ranges."""
+        return self.directory / "state" / "autorid.tdb"
+
     def _wbinfo(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(self.inside(["wbinfo", *words]), capture_output=True, text=True, timeout=START_S, env=environment())
 
@@ -93,7 +106,9 @@ class Winbind:
 
 
 class HasLog(Protocol):
-    """A running server."""
+    """A running server with the share `docs`."""
+
+    share: Path
 
     def log(self) -> str:
         """Return its log."""
@@ -120,9 +135,9 @@ def ntlm_cases(suite: TakesCases, winbind: Winbind, serve: Serve, port: int) -> 
     """Users of the domain log on with NTLM."""
     domain = winbind.domain
 
-    def log_on(user: str, password: str = PASSWORD) -> str:
+    def log_on(user: str, password: str = PASSWORD, file: str = "") -> str:
         done = domain.network.run("smbclient", "//127.0.0.1/docs", "-p", port, "--use-kerberos=off", "-U", f"{user}%{password}",
-                                  "-c", f"put /etc/passwd {MADE}", check=False)
+                                  "-c", f"put /etc/passwd {file or MADE}", check=False)
         return done.stdout + done.stderr
 
     def refused(served: HasLog, user: str, status: str, *words: str, password: str = PASSWORD) -> None:
@@ -132,8 +147,9 @@ def ntlm_cases(suite: TakesCases, winbind: Winbind, serve: Serve, port: int) -> 
 
     def by_password() -> None:
         with serve(winbind, "") as served:
-            for user in (f"{domain.workgroup}/bob", f"bob@{domain.realm.lower()}"):
-                told = log_on(user)
+            # The forest lists other.example as a suffix of principal names.
+            for user in (f"{domain.workgroup}/bob", f"bob@{domain.realm.lower()}", "dora@other.example"):
+                told = log_on(user, file=f"{MADE}-{user[:4]}")
                 expect("NT_STATUS" not in told, f"{user}: {told}{served.log()[-900:]}")
             expect(served.log().count(f'user="{domain.workgroup}\\\\bob"') == 2, served.log()[-900:])
             refused(served, f"{domain.workgroup}/bob", "NT_STATUS_LOGON_FAILURE", "bob", "WRONG_PASSWORD", password="wrong")
@@ -158,6 +174,18 @@ def ntlm_cases(suite: TakesCases, winbind: Winbind, serve: Serve, port: int) -> 
             told = log_on(f"{domain.workgroup}/bob")
             expect("NT_STATUS" not in told, f"after winbindd's return: {told}")
 
+    def by_autorid() -> None:
+        sid = domain.tool("user", "show", "bob", "--attributes=objectSid").split("objectSid: ")[1].split()[0]
+        uid = winbind.uid(sid)
+        ranges = winbind.directory / "copy.tdb"
+        shutil.copy(winbind.ranges, ranges)
+        with serve(winbind, f'id_mapping = "autorid"\nid_file = "{ranges}"\n') as served:
+            told = log_on(f"{domain.workgroup}/bob", file="by-autorid")
+            expect("NT_STATUS" not in told, f"{told}{served.log()[-900:]}")
+            owner = (served.share / "by-autorid").stat().st_uid
+            expect(owner == uid, f"the file is of {owner}, and winbindd's uid is {uid}")
+
     suite.case("NTLM of a user of the domain through winbindd", by_password)
+    suite.case("ids from the ranges of winbindd's autorid", by_autorid)
     suite.case("NTLM for local users only", local_only)
     suite.case("NTLM of a user of the domain while winbindd is away", silent)

@@ -106,6 +106,11 @@ COUNTS = [
           [sys.executable, str(PROVING / "kerberos/run.py"), "--only-tokens", "--tokens", "{count}", "--seed", "{seed}"], 600,
           # `make test` has as many in the suite.
           has_twentieth=False),
+    Count("directory-users", 10_000, "users of Active Directory in 2,000 groups who each log on with a ticket, and take at most 64 MiB more than "
+                                      "ten of them", 10_000,
+          [sys.executable, str(PROVING / "kerberos/crowd.py"), "--users", "{count}", "--groups", "2000", "--out", "{out}"], 3600,
+          # `make test` has 500 in the suite.
+          has_twentieth=False),
     Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not "
                              "answered: it can remove all it has left", 5_000,
           ["env", "SIMULATED_KILLS={seed}+{count}", "cargo", "test", "-q", "--profile", "{profile}", "-p", "trunkline-smb", "--test", "orphans"], 1800),

@@ -232,7 +232,8 @@ mod tests {
     fn a_suffix_that_the_settings_lack_is_told() {
         let suffix = |text| domains(false).unknown_suffix(text);
         assert_eq!(suffix("bob@other.example"), Some("other.example"));
-        for known in ["bob@Corp.Example", "b.smith@mail.example", "bob@lab", "bob", "@x", "bob@", "CORP\\b@x"] {
+        for known in ["bob@Corp.Example", "b.smith@mail.example", "bob@lab", "bob", "@x", "bob@", "CORP\\b@x"]
+        {
             assert_eq!(suffix(known), None, "{known}");
         }
     }

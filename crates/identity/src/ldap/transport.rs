@@ -143,8 +143,10 @@ fn tls_error(why: rustls::Error) -> LdapError {
 /// The digest of a certificate's own signature, and SHA-256 for older ones (RFC 5929 section 4.1).
 fn digest_of(certificate: &[u8]) -> &'static Algorithm {
     // The algorithms of RFC 8017 appendix C and RFC 5758 section 3.2.
-    const SHA384: [&[u8]; 2] = [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 12], &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3]];
-    const SHA512: [&[u8]; 2] = [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 13], &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 4]];
+    const SHA384: [&[u8]; 2] =
+        [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 12], &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 3]];
+    const SHA512: [&[u8]; 2] =
+        [&[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 13], &[0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 4]];
     let algorithm = || {
         let mut fields = BerReader::new(certificate).inner(SEQUENCE).ok()?;
         fields.expect(SEQUENCE).ok()?;

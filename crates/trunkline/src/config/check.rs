@@ -364,7 +364,8 @@ fn logons(config: &Config) -> Result<(), ConfigError> {
     } else {
         "there is no `realm` in `[domain]`; set it"
     };
-    let text = format!("`ntlm` of account `{name}` is `off`, and nobody could use its shares over SMB: {why}");
+    let text =
+        format!("`ntlm` of account `{name}` is `off`, and nobody could use its shares over SMB: {why}");
     Err(fail(config, &ntlm.origin, text))
 }
 

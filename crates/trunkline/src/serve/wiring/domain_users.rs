@@ -55,8 +55,7 @@ impl DomainIds {
         check_owners(&mapping, local, host)?;
         let settings = accounts::settings(domain, mapping)?;
         let access = DirectoryAccess::of(domain)?;
-        let same =
-            former.filter(|former| former.access == access && *former.resolver.settings() == settings);
+        let same = former.filter(|former| former.access == access && *former.resolver.settings() == settings);
         let resolver = match same {
             Some(former) => Arc::clone(&former.resolver),
             None => accounts::resolver(&access, settings)?,
