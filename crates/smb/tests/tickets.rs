@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use auth::Cipher;
 use auth::spnego::{self, KERBEROS, NegTokenInit};
+use smb::account::Demands;
+use smb::{AccountConfig, Ntlm};
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{Header, NtStatus, SmbCommand};
 use testkit::smb::client::{OpenFile, Transcript, USER};
 use testkit::smb::peer::sign_with;
 use testkit::smb::ticket::{REALM, SESSION_KEY, kerberos, ticket};
+use testkit::smb::bind::Binding;
 use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -93,6 +96,31 @@ fn a_session_ends_with_its_ticket_and_a_new_ticket_keeps_its_opens() {
         peer.status(SmbCommand::Logoff, |out| smb_wire::logoff::Request.write(out)),
         NtStatus::SUCCESS
     );
+}
+
+#[test]
+fn an_account_without_ntlm_takes_tickets_alone_also_to_renew_a_session() {
+    let (world, dial) = (world(), Dial::default());
+    let strict = |ntlm| {
+        let demands = Demands { ntlm, ..Demands::default() };
+        let users = vec![USER.into()];
+        vec![AccountConfig { name: "strict".into(), users, demands, ..AccountConfig::default() }]
+    };
+    for (ntlm, status) in [(Ntlm::Off, NtStatus::ACCESS_DENIED), (Ntlm::Local, NtStatus::SUCCESS)] {
+        world.configure_server(|config| config.accounts = strict(ntlm));
+        let mut peer = world.peer();
+        let preauth = peer.negotiate_hashed(&dial);
+        assert_eq!(peer.set_up_session(&dial, preauth), status);
+    }
+    for (accounts, status) in
+        [(Vec::new(), NtStatus::SUCCESS), (strict(Ntlm::Off), NtStatus::ACCESS_DENIED)]
+    {
+        world.configure_server(|config| config.accounts = accounts);
+        let mut peer = logged_on(&world, &dial, HOUR);
+        assert_eq!(Binding::renewing(&dial, &peer).finish(&mut peer), status);
+        assert_eq!(world.server.sessions().is_empty(), status != NtStatus::SUCCESS);
+        peer.hang_up();
+    }
 }
 
 #[test]
