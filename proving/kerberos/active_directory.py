@@ -105,8 +105,8 @@ class Controller:
                 "winbindd socket directory": self.run / "winbindd", "dns forwarder": "0.0.0.0", "log file": self.directory / "log",
                 "dns update command": "/bin/true", "spn update command": "/bin/true", "nsupdate command": "/bin/true",
                 "gpo update command": "/bin/true", "panic action": "", "samba kcc command": "/bin/true",
-                "kdc:user ticket lifetime": 10, "ldap server require strong auth": self.domain.strong_auth, **make_certificate(self.tls, self.host), **self._smb_options(),
-                **self.domain.options}
+                "kdc:user ticket lifetime": 10, "ldap server require strong auth": self.domain.strong_auth,
+                **make_certificate(self.tls, self.host), **self._smb_options(), **self.domain.options}
         lines = [line for line in text.splitlines() if line.split("=")[0].strip() not in mine]
         at = lines.index("[global]") + 1
         lines[at:at] = [f"\t{key} = {value}" for key, value in mine.items()]

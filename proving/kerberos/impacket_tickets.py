@@ -17,7 +17,7 @@ from typing import Any
 
 from impacket import smb3
 from impacket.smb3structs import FILE_CREATE, FILE_NON_DIRECTORY_FILE, FILE_OPEN, FILE_SHARE_READ, SMB2CreateContext
-from impacket.smbconnection import SMBConnection, SessionError
+from impacket.smbconnection import SessionError, SMBConnection
 
 HOST, PORT, ACTION = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 SHARE = "docs"

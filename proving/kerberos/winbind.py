@@ -56,7 +56,8 @@ class Winbind:
                     **{("private dir" if kind == "private" else f"{kind} directory"): path for kind, path in kinds.items()},
                     "pid directory": self._run, "winbindd socket directory": self._run / "winbindd",
                     "ncalrpc dir": self.directory / "ncalrpc", "kerberos method": "dedicated keytab",
-                    "dedicated keytab file": self.keytab, "idmap config * : backend": "autorid", "idmap config * : range": IDS, "idmap config * : rangesize": "100000",
+                    "dedicated keytab file": self.keytab, "idmap config * : backend": "autorid",
+                    "idmap config * : range": IDS, "idmap config * : rangesize": "100000",
                     "log file": self.directory / "log", "disable netbios": "yes"}
         self.settings.write_text("[global]\n" + "".join(f"\t{key} = {value}\n" for key, value in settings.items()))
         self.net("ads", "join", f"-U{ADMINISTRATOR}%{PASSWORD}", "--no-dns-updates")
