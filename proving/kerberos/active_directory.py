@@ -40,6 +40,8 @@ PASSWORD = "Trunk-ann-7"
 MEMBER = "files"
 # The time limits for a provision or a join, and for a controller's start and end, in seconds.
 PROVISION_S = 120
+# The most for each user that is made, on a machine with other work.
+USER_S = 0.2
 START_S = 60
 
 # Users and nested groups with RFC 2307 attributes. `dora` has none, and a principal name with a suffix of the forest.
@@ -249,7 +251,7 @@ class ActiveDirectory:
         if number == 1:
             wanted = {"realm": self.realm.lower(), "users": self.users, "groups": self.groups, "upn_suffixes": self.upn_suffixes}
             self.network.run(*self.program("python3" if self.is_newer else "/usr/bin/python3"), HERE / "populate.py", controller.settings,
-                             limit_s=PROVISION_S, stdin=json.dumps(wanted))
+                             limit_s=PROVISION_S + USER_S * len(self.users), stdin=json.dumps(wanted))
         self.controllers.append(controller)
         controller.begin()
         controller.wait()
