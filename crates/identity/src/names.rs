@@ -102,7 +102,8 @@ pub struct Domains {
 }
 
 impl Domains {
-    fn all(&self) -> impl Iterator<Item = &Domain> {
+    /// The own domain and the trusted ones.
+    pub fn all(&self) -> impl Iterator<Item = &Domain> {
         self.own.iter().chain(&self.trusted)
     }
 
@@ -110,6 +111,18 @@ impl Domains {
     #[must_use]
     pub fn of_realm(&self, realm: &str) -> Option<&Domain> {
         self.all().find(|domain| domain.realm.eq_ignore_ascii_case(realm))
+    }
+
+    /// The domain that an account with this SID belongs to.
+    #[must_use]
+    pub fn of_sid(&self, sid: &Sid) -> Option<&Domain> {
+        self.all().find(|domain| domain.sid.is_some_and(|own| sid.rid_in(&own).is_some()))
+    }
+
+    /// The domain with this NetBIOS or DNS name.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<&Domain> {
+        self.all().find(|domain| domain.is_named(name))
     }
 
     /// Whether this server's domain is a realm without Active Directory. Its tickets have no PAC, and its

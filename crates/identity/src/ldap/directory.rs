@@ -128,6 +128,10 @@ impl LdapDirectory {
         }
     }
 
+    pub(super) fn settings(&self) -> &LdapSettings {
+        &self.settings
+    }
+
     /// The same directory, asked within TLS.
     #[must_use]
     pub fn within(self, tls: Option<LdapTls>) -> LdapDirectory {

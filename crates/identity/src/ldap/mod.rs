@@ -10,7 +10,9 @@ pub mod message;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod trusted;
 
 pub use ber::BerError;
 pub use directory::{DomainController, LdapDirectory, LdapSettings, Locator};
 pub use transport::LdapTls;
+pub use trusted::LdapDomains;

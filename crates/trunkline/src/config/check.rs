@@ -381,6 +381,7 @@ fn of_own_domain(config: &Config, user: &str, domain: &str) -> Result<(), String
     };
     let names = [Some(realm), own.netbios_name.as_ref()];
     let is_own = names.into_iter().flatten().any(|own| own.value.to_lowercase() == domain.to_lowercase());
+    let is_own = is_own || own.trusted.value.iter().any(|one| one.is_named(domain));
     // Only the directory knows the further suffixes of its principal names.
     let may_be_suffix = own.netbios_name.is_some() && !user.contains('\\') && domain.contains('.');
     if is_own || may_be_suffix {

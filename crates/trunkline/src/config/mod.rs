@@ -27,6 +27,7 @@ mod setting;
 pub mod show;
 pub mod table;
 mod tables;
+mod trusted;
 pub mod values;
 pub mod words;
 

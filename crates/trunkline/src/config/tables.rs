@@ -21,6 +21,7 @@ use super::format::{AccessList, File, Flag, FlagOr, Format, ListFormat, Number, 
 use super::section::Section;
 use super::setting::{ConfigError, Setting};
 use super::table::{Fallback, Field, KeyDescription, ShownSetting, settings};
+use super::trusted::{TrustedDomain, trusted_domain};
 use super::values::{
     self, Access, AccountKind, Advertised, Authentication, Cipher, Dialect, Encryption, EncryptionType,
     Formula, IdmapBackend, LogFormat, LogLevel, Network, Ntlm, Rss, SendFile, ShareProtocol, Signing, Spn,
@@ -275,6 +276,9 @@ settings! {
         /// Authorities of the domain controllers' certificates in PEM. With it, the directory is asked over TLS
         /// (StartTLS); without, Kerberos signs and encrypts.
         ldap_ca: PathBuf { File, live, unset "no TLS", "\"controllers.pem\"" }
+        /// Domains that the server's domain trusts and whose users may log on with tickets, each as `REALM NAME
+        /// SID LOW-HIGH`. It needs `id_mapping = "rid"`, and LOW-HIGH is the range of ids of the domain.
+        trusted: Vec<TrustedDomain> { ListFormat::any(Text(trusted_domain)), live, or Vec::new() }
         /// Names by which clients reach the server. Each needs a service principal `cifs/NAME` in the realm,
         /// which `trunkline domain test` examines.
         names: Vec<String> { ListFormat::any(Text(spn_name)), live, or Vec::new() }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::host::HostSource;
-use identity::ldap::{LdapDirectory, LdapSettings, LdapTls};
+use identity::ldap::{LdapDirectory, LdapDomains, LdapSettings, LdapTls};
 use identity::mapping::{Autorid, IdKind, IdMapping, IdTable, RidRange};
 use identity::{AccountSource, Clock, Domain as AccountDomain, Domains, HostClock, Resolver, Settings};
 use volume::security::Sid;
@@ -48,8 +48,14 @@ pub fn id_mapping(domain: &Domain) -> Result<IdMapping, String> {
     let sid = domain_sid(domain)?;
     match (backend, &domain.id_range, &domain.id_file) {
         (Some(IdmapBackend::Rid), Some(range), _) => {
-            let range = RidRange { domain: sid, range: range.value, base_rid: 0 };
-            IdMapping::rid(vec![range]).map_err(|why| why.to_string())
+            let own = RidRange { domain: sid, range: range.value, base_rid: 0 };
+            let trusted = domain.trusted.value.iter();
+            let trusted = trusted.map(|one| RidRange { domain: one.sid, range: one.range, base_rid: 0 });
+            let ranges = std::iter::once(own).chain(trusted).collect();
+            IdMapping::rid(ranges).map_err(|why| format!("mend `id_range` and `trusted` in `[domain]`: {why}"))
+        }
+        _ if !domain.trusted.value.is_empty() => {
+            Err("set `id_mapping = \"rid\"`, which alone has ids for domains of `trusted`, in `[domain]`".to_owned())
         }
         (Some(IdmapBackend::Rfc2307), Some(range), _) => Ok(IdMapping::Attributes(range.value)),
         (Some(IdmapBackend::Table), _, Some(file)) => {
@@ -122,9 +128,14 @@ impl DirectoryAccess {
         let (Some(account), Some(own)) = (&self.machine_account, &settings.domains.own) else {
             return Ok(None);
         };
-        let account = MachineAccount::new(&own.realm, account, self.keytab.clone());
-        let (settings, clock) = (LdapSettings::of_realm(&own.realm, own.sid), Arc::clone(clock));
-        Ok(Some(Arc::new(LdapDirectory::new(settings, Arc::new(account), clock).within(tls))))
+        let principal = format!("{account}@{}", own.realm);
+        let of = |domain: &AccountDomain| {
+            let account = MachineAccount::new(&domain.realm, &principal, self.keytab.clone());
+            let ldap = LdapSettings::of_realm(&domain.realm, domain.sid);
+            LdapDirectory::new(ldap, Arc::new(account), Arc::clone(clock)).within(tls.clone())
+        };
+        let trusted = settings.domains.trusted.iter().map(of).collect();
+        Ok(Some(Arc::new(LdapDomains::new(of(own), trusted, clock, settings.caches.miss))))
     }
 }
 
@@ -148,7 +159,12 @@ pub fn settings(domain: &Domain, mapping: IdMapping) -> Result<Settings, String>
     let first = || realm.value.split('.').next().unwrap_or_default().to_owned();
     let netbios = domain.netbios_name.as_ref().map_or_else(first, |name| name.value.clone());
     let own = AccountDomain { sid: Some(sid), ..AccountDomain::new(&realm.value, Some(&netbios)) };
-    Ok(Settings::new(Domains { own: Some(own), ..Domains::default() }, mapping))
+    let trusted = domain.trusted.value.iter().map(|one| AccountDomain {
+        sid: Some(one.sid),
+        ..AccountDomain::new(&one.realm, Some(&one.netbios))
+    });
+    let domains = Domains { own: Some(own), trusted: trusted.collect(), ..Domains::default() };
+    Ok(Settings::new(domains, mapping))
 }
 
 /// A resolver over the directory, if the keytab has a machine account, and the host's user database.

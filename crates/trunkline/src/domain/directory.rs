@@ -42,12 +42,13 @@ struct FoundControllers {
 }
 
 impl MachineAccount {
-    /// The account `account` (`FILES$`) of a realm, with its keys in `keytab`.
-    pub fn new(realm: &str, account: &str, keytab: PathBuf) -> MachineAccount {
-        let principal = format!("{account}@{realm}");
+    /// The account with this principal (`FILES$@CORP.EXAMPLE`), which logs on to the controllers of a realm: its
+    /// own or a trusted one. Its keys are in `keytab`.
+    pub fn new(realm: &str, principal: &str, keytab: PathBuf) -> MachineAccount {
+        let (realm, principal) = (realm.to_owned(), principal.to_owned());
         // The directory is asked for all clients.
         let calls = BoundedCalls::new("trunkline-ldap", MOST_WAITING, MOST_WAITING);
-        MachineAccount { realm: realm.to_owned(), principal, keytab, found: Arc::default(), calls }
+        MachineAccount { realm, principal, keytab, found: Arc::default(), calls }
     }
 }
 
@@ -182,7 +183,7 @@ mod tests {
 
     #[test]
     fn log_ons_that_hang_are_bounded_and_a_missing_keytab_is_named() {
-        let account = MachineAccount::new("R.EXAMPLE", "FILES$", "/nonexistent/keytab".into());
+        let account = MachineAccount::new("R.EXAMPLE", "FILES$@R.EXAMPLE", "/nonexistent/keytab".into());
         let soon = || Instant::now() + Duration::from_secs(60);
         assert!(account.log_on("dc1", None, soon()).is_err());
         let (release, held) = std::sync::mpsc::channel::<()>();

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use ::identity::{AccountKey, Found, Group, User};
+use ::identity::{AccountKey, Domain, Found, Group, User};
 use share::engine::{AccountDomain, AccountKind, AccountName, AccountQuery};
 use smb::config::grantee::parts;
 use volume::security::Sid;
@@ -13,15 +13,17 @@ use super::domain_users::DomainIds;
 impl DomainIds {
     /// The joined domain.
     pub fn account_domain(&self) -> Option<AccountDomain> {
-        let own = self.resolver().settings().domains.own.as_ref()?;
-        let (name, dns_name) = (own.netbios.as_ref()?.to_string(), own.realm.to_lowercase());
-        Some(AccountDomain { name, dns_name, sid: own.sid? })
+        self.resolver().settings().domains.own.as_ref().and_then(shown)
+    }
+
+    /// The joined domain and those that it trusts.
+    pub fn account_domains(&self) -> Vec<AccountDomain> {
+        self.resolver().settings().domains.all().filter_map(shown).collect()
     }
 
     /// The names of the user or group of the domain with a SID.
     pub fn account_name(&self, sid: &Sid) -> Option<AccountName> {
-        let domain = self.account_domain()?;
-        sid.rid_in(&domain.sid)?;
+        let domain = shown(self.resolver().settings().domains.of_sid(sid)?)?;
         let key = AccountKey::Sid(*sid);
         let user = self.resolver().known_user(&key).map(|user| (user_kind(&user), user.account.to_string()));
         let group = || {
@@ -53,8 +55,8 @@ impl DomainIds {
         match query {
             AccountQuery::Sid(sid) => {
                 let key = AccountKey::Sid(sid);
-                let is_own = self.account_domain().is_some_and(|own| sid.rid_in(&own.sid).is_some());
-                if is_own && !is_there(&self.resolver().user(&key)) {
+                let is_ours = self.resolver().settings().domains.of_sid(&sid).is_some();
+                if is_ours && !is_there(&self.resolver().user(&key)) {
                     let _ = self.resolver().group(&key);
                 }
             }
@@ -86,13 +88,23 @@ impl DomainIds {
         group.filter(|group| group.realm.is_some())
     }
 
-    /// `DOMAIN\name` in the joined domain. In another domain it is `name@domain`: the domain may be a further
+    /// `DOMAIN\name` in the joined domain or a trusted one. In another domain it is `name@domain`: the domain may be a further
     /// suffix of user principal names.
     fn text(&self, domain: &str, name: &str) -> Option<String> {
-        let own = self.resolver().settings().domains.own.as_ref()?;
-        let netbios = own.netbios.as_ref().filter(|_| own.sid.is_some() && !name.is_empty())?;
-        Some(if own.is_named(domain) { format!("{netbios}\\{name}") } else { format!("{name}@{domain}") })
+        let domains = &self.resolver().settings().domains;
+        let own = domains.own.as_ref().filter(|own| own.sid.is_some() && !name.is_empty())?;
+        own.netbios.as_ref()?;
+        match domains.named(domain) {
+            Some(domain) => Some(format!("{}\\{name}", domain.netbios.as_ref()?)),
+            None => Some(format!("{name}@{domain}")),
+        }
     }
+}
+
+/// A domain as the engine shows it.
+fn shown(domain: &Domain) -> Option<AccountDomain> {
+    let (name, dns_name) = (domain.netbios.as_ref()?.to_string(), domain.realm.to_lowercase());
+    Some(AccountDomain { name, dns_name, sid: domain.sid? })
 }
 
 /// Whether an account was found.

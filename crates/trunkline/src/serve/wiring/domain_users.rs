@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ::identity::mapping::{IdKind, IdMapping};
 use ::identity::{
-    AccountKey, Found, IdentityError, LocalUser, LocalUsers, PacLogon, Resolver, TicketLogon, User,
+    AccountKey, Domains, Found, IdentityError, LocalUser, LocalUsers, PacLogon, Resolver, TicketLogon, User,
 };
 use ::kerberos::pac::{LocalDomains, NoLogon, Pac};
 use auth::{DomainAccount, KerberosTicket};
@@ -80,13 +80,17 @@ impl DomainIds {
         &self.resolver
     }
 
+    fn domains(&self) -> &Domains {
+        &self.resolver.settings().domains
+    }
+
     fn mapping(&self) -> &IdMapping {
         &self.resolver.settings().mapping
     }
 
     /// The uid or gid of a user or group, as far as known. Never waits.
     pub fn id(&self, sid: &Sid, kind: IdKind) -> Option<u32> {
-        sid.rid_in(&self.domain)?;
+        self.domains().of_sid(sid)?;
         self.mapping().id(sid, kind, None).or_else(|| {
             let (is_asked, key) = (self.mapping().is_by_attributes(), AccountKey::Sid(*sid));
             match kind {
@@ -129,7 +133,7 @@ impl DomainIds {
     /// The identity of a user of the domain who is not logged on now, such as one whose opens were restored.
     /// Waits for the directory.
     pub fn restored(&self, sid: &Sid) -> Option<Arc<Identity>> {
-        sid.rid_in(&self.domain)?;
+        self.domains().of_sid(sid)?;
         let user = self.resolver.user(&AccountKey::Sid(*sid));
         let user = user.inspect_err(|why| tracing::warn!(%sid, "opens of a user are closed: {why}"));
         let user = user.ok().flatten().filter(|user| user.enabled)?;
@@ -253,7 +257,8 @@ impl DomainUsers {
             let domain = pac.domain;
             PrincipalRefusal::Unknown(format!("{add}, or let users of the domain {domain} in: {mend}"))
         })?;
-        let identity = self.identity(ids, pac, wall_ns).map_err(|why| match why {
+        let realm = principal.rsplit_once('@').map_or("", |(_, realm)| realm);
+        let identity = self.identity(ids, realm, pac, wall_ns).map_err(|why| match why {
             PrincipalRefusal::Unknown(why) => PrincipalRefusal::Unknown(format!("`{principal}` {why}")),
             other => other,
         })?;
@@ -275,20 +280,29 @@ impl DomainUsers {
         let pac = Pac::of_account(account.sid, account.primary_group, &account.groups);
         let pac = pac.ok_or_else(|| refused("has a SID without a domain".to_owned()))?;
         let pac = Pac { name: account.name.clone(), domain_name: account.domain.clone(), ..pac };
-        let identity = self.identity(ids, pac, wall_ns).map_err(|why| match why {
+        let identity = self.identity(ids, &self.realm, pac, wall_ns).map_err(|why| match why {
             PrincipalRefusal::Unknown(why) => refused(why),
             other => other,
         })?;
         Ok(Arc::new(identity))
     }
 
-    fn identity(&self, ids: &DomainIds, pac: Pac, wall_ns: i64) -> Result<Identity, PrincipalRefusal> {
+    /// The identity of the user of a PAC. `realm` is that of the ticket.
+    fn identity(
+        &self,
+        ids: &DomainIds,
+        realm: &str,
+        pac: Pac,
+        wall_ns: i64,
+    ) -> Result<Identity, PrincipalRefusal> {
         let refused = |why: String| PrincipalRefusal::Unknown(why);
-        if pac.domain != ids.domain {
-            let (found, own) = (pac.domain, ids.domain);
-            return Err(refused(format!(
-                "is of the domain {found}, but `domain_sid` in `[domain]` is {own}"
-            )));
+        let domain = ids.domains().of_realm(realm);
+        let domain = domain.ok_or_else(|| refused(format!("is of the unknown realm {realm}")))?;
+        // A controller may speak for its own domain alone.
+        if domain.sid != Some(pac.domain) {
+            let own = domain.sid.map(|sid| sid.to_string()).unwrap_or_default();
+            let (found, key) = (pac.domain, if realm == self.realm { "domain_sid" } else { "trusted" });
+            return Err(refused(format!("is of the domain {found}, but `{key}` in `[domain]` says {own}")));
         }
         let pac = pac
             .filtered(&LocalDomains { own: ids.domain, machine: self.machine })
@@ -297,7 +311,7 @@ impl DomainUsers {
             NoLogon::Disabled => PrincipalRefusal::Disabled,
             other => refused(format!("may not log on: {other}")),
         })?;
-        if pac.user.rid_in(&ids.domain).is_none() {
+        if pac.user.rid_in(&pac.domain).is_none() {
             return Err(refused(format!("has the SID {}, which is none of its domain", pac.user)));
         }
         if let Some(name) = self.local.get(&pac.user) {
@@ -309,7 +323,11 @@ impl DomainUsers {
         if pac.name.is_empty() || pac.name.contains(['\\', '/', '@']) || pac.name.contains(char::is_control) {
             return Err(refused("has no account name that this server can show".to_owned()));
         }
-        let name = format!("{}\\{}", self.netbios_name.as_ref().unwrap_or(&pac.domain_name), pac.name);
+        let netbios = match realm == self.realm {
+            true => self.netbios_name.as_deref(),
+            false => domain.netbios.as_deref(),
+        };
+        let name = format!("{}\\{}", netbios.unwrap_or(&pac.domain_name), pac.name);
         let logon = PacLogon {
             account: pac.name.clone(),
             netbios: pac.domain_name.clone(),
@@ -318,7 +336,7 @@ impl DomainUsers {
             groups: pac.enabled_groups(),
             principal: pac.upn.clone(),
         };
-        let logon = TicketLogon { name: pac.name, realm: self.realm.clone(), pac: Some(logon) };
+        let logon = TicketLogon { name: pac.name, realm: realm.to_owned(), pac: Some(logon) };
         let user = ids.resolver.log_on(&logon).map_err(|why| match why {
             IdentityError::Disabled(_) => PrincipalRefusal::Disabled,
             IdentityError::NotCovered { sid, .. } => {
@@ -413,7 +431,7 @@ mod tests {
         let machine = sid("S-1-5-21-7-7-7");
         let mut source = DomainUsers::new(&settings(SETTINGS), ids(SETTINGS), machine, &users);
         source.is_root = true;
-        source.identity(&ids(SETTINGS).unwrap(), pac, 0)
+        source.identity(&ids(SETTINGS).unwrap(), "CORP.EXAMPLE", pac, 0)
     }
 
     fn why(pac: Pac) -> String {
@@ -447,6 +465,40 @@ mod tests {
         let flags = |user_account_control| log_on(Pac { user_account_control, ..pac(1104) }).unwrap_err();
         assert_eq!(flags(0x11), PrincipalRefusal::Disabled);
         assert!(flags(0x410).to_string().contains("locked"));
+    }
+
+    #[test]
+    fn a_user_of_a_trusted_domain_has_no_sid_of_another_one() {
+        let trusted = "trusted = [\"LAB.EXAMPLE LAB S-1-5-21-4-5-6 200000-201999\"]\n";
+        let text = format!("{SETTINGS}{trusted}");
+        let source = DomainUsers::new(&settings(&text), ids(&text), sid("S-1-5-21-7-7-7"), &[]);
+        let log_on = |pac: Pac, realm: &str| source.identity(&ids(&text).unwrap(), realm, pac, 0);
+        let lab = sid("S-1-5-21-4-5-6");
+        let group = |sid| PacGroup { sid, attributes: GroupAttributes(7), source: GroupSource::Extra };
+        let eve = || Pac {
+            user: lab.child(1104).unwrap(),
+            primary_group: lab.child(513).unwrap(),
+            // Of her own domain, of this server's, of a third one, and built-in administrators.
+            groups: ["S-1-5-21-4-5-6-1105", "S-1-5-21-1-2-3-512", "S-1-5-21-9-9-9-1000", "S-1-5-32-544"]
+                .map(|text| group(sid(text)))
+                .to_vec(),
+            domain: lab,
+            domain_name: "LAB".to_owned(),
+            name: "eve".to_owned(),
+            ..pac(1104)
+        };
+        let found = log_on(eve(), "LAB.EXAMPLE").unwrap();
+        assert_eq!((found.name.as_str(), found.uid, found.gid), ("LAB\\eve", 201_104, 200_513));
+        assert_eq!(found.host_groups, [201_105]);
+        let of_domains = found.groups.iter().filter(|group| group.to_string().starts_with("S-1-5-21-"));
+        assert_eq!(of_domains.count(), 2, "{:?}", found.groups);
+        assert!(!found.groups.contains(&sid("S-1-5-32-544")));
+        // A controller speaks for its own domain alone.
+        for (pac, realm) in [(pac(1104), "LAB.EXAMPLE"), (eve(), "CORP.EXAMPLE"), (eve(), "OTHER.EXAMPLE")] {
+            assert!(matches!(log_on(pac, realm), Err(PrincipalRefusal::Unknown(_))), "{realm}");
+        }
+        let without_rid = text.replace("\"rid\"", "\"rfc2307\"");
+        assert!(ids(&without_rid).unwrap_err().contains("which alone has ids"), "{:?}", ids(&without_rid));
     }
 
     #[test]

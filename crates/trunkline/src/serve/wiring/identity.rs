@@ -225,7 +225,7 @@ impl AccountMapping for IdentityMap {
     }
 
     fn domains(&self) -> Vec<AccountDomain> {
-        self.domain_ids.as_ref().and_then(DomainIds::account_domain).into_iter().collect()
+        self.domain_ids.as_ref().map(DomainIds::account_domains).unwrap_or_default()
     }
 }
 

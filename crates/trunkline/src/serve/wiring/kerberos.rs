@@ -118,6 +118,8 @@ struct RealmUsers {
     /// Whether the realm is a domain of Active Directory, whose tickets name their accounts in a PAC.
     is_directory: bool,
     realm: String,
+    /// The realms of trusted domains, which have no local users.
+    trusted: Vec<String>,
     users: HashMap<String, UserConfig>,
     domain_users: DomainUsers,
 }
@@ -128,7 +130,8 @@ impl RealmUsers {
         let people = users.iter().filter(|user| user.key_of.is_none());
         let users = people.map(|user| (user.identity.name.to_lowercase(), user.clone())).collect();
         let is_directory = domain.netbios_name.is_some() || domain.domain_sid.is_some();
-        RealmUsers { is_directory, realm: realm.to_owned(), users, domain_users }
+        let trusted = domain.trusted.value.iter().map(|one| one.realm.to_uppercase()).collect();
+        RealmUsers { is_directory, realm: realm.to_owned(), trusted, users, domain_users }
     }
 }
 
@@ -137,15 +140,17 @@ impl PrincipalResolver for RealmUsers {
         let principal = &ticket.principal;
         let unknown = |why: &str| PrincipalRefusal::Unknown(format!("`{principal}` {why}"));
         let (name, realm) = principal.rsplit_once('@').ok_or_else(|| unknown("has no realm"))?;
-        if realm != self.realm {
-            return Err(unknown(&format!("is of another realm than {}", self.realm)));
+        let is_trusted = realm != self.realm && self.trusted.iter().any(|one| one == realm);
+        if realm != self.realm && !is_trusted {
+            let own = &self.realm;
+            return Err(unknown(&format!("is of another realm than {own} and those of `trusted` in `[domain]`")));
         }
         // A principal of several parts, or with an escaped letter, is no user's (MIT's krb5_unparse_name).
         if name.is_empty() || name.contains(['/', '\\']) {
             return Err(unknown("is no user's principal"));
         }
         let wall_ns = net::now().wall_ns;
-        let Some(user) = self.users.get(&name.to_lowercase()) else {
+        let Some(user) = self.users.get(&name.to_lowercase()).filter(|_| !is_trusted) else {
             return self.domain_users.resolve(name, ticket, wall_ns);
         };
         let is_directory = self.check_account(name, ticket, wall_ns)?;
