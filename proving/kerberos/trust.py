@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proving.harness import server
 from proving.harness.tally import Tally, skip_whole_suite
 from proving.kerberos.active_directory import ADMINISTRATOR, MEMBER, PASSWORD, ActiveDirectory
-from proving.kerberos.domain import FIRST_ID, MAPPING, PORT, Member, Served, Suite, expect, scratch
+from proving.kerberos.domain import MAPPING, PORT, Member, Served, Suite, expect, scratch
 from proving.kerberos.network import RealmNetwork
 
 TRUSTED, WORKGROUP = "TRUSTED.EXAMPLE", "TRUSTED"
