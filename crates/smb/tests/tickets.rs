@@ -10,10 +10,10 @@ use smb::{AccountConfig, Ntlm};
 use smb_wire::negotiate::{Capabilities, SecurityMode};
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{Header, NtStatus, SmbCommand};
+use testkit::smb::bind::Binding;
 use testkit::smb::client::{OpenFile, Transcript, USER};
 use testkit::smb::peer::sign_with;
 use testkit::smb::ticket::{REALM, SESSION_KEY, kerberos, ticket};
-use testkit::smb::bind::Binding;
 use testkit::smb::{Dial, Peer, SHARE, SmbTestServer};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -112,8 +112,7 @@ fn an_account_without_ntlm_takes_tickets_alone_also_to_renew_a_session() {
         let preauth = peer.negotiate_hashed(&dial);
         assert_eq!(peer.set_up_session(&dial, preauth), status);
     }
-    for (accounts, status) in
-        [(Vec::new(), NtStatus::SUCCESS), (strict(Ntlm::Off), NtStatus::ACCESS_DENIED)]
+    for (accounts, status) in [(Vec::new(), NtStatus::SUCCESS), (strict(Ntlm::Off), NtStatus::ACCESS_DENIED)]
     {
         world.configure_server(|config| config.accounts = accounts);
         let mut peer = logged_on(&world, &dial, HOUR);

@@ -52,10 +52,12 @@ pub fn id_mapping(domain: &Domain) -> Result<IdMapping, String> {
             let trusted = domain.trusted.value.iter();
             let trusted = trusted.map(|one| RidRange { domain: one.sid, range: one.range, base_rid: 0 });
             let ranges = std::iter::once(own).chain(trusted).collect();
-            IdMapping::rid(ranges).map_err(|why| format!("mend `id_range` and `trusted` in `[domain]`: {why}"))
+            IdMapping::rid(ranges)
+                .map_err(|why| format!("mend `id_range` and `trusted` in `[domain]`: {why}"))
         }
         _ if !domain.trusted.value.is_empty() => {
-            Err("set `id_mapping = \"rid\"`, which alone has ids for domains of `trusted`, in `[domain]`".to_owned())
+            Err("set `id_mapping = \"rid\"`, which alone has ids for domains of `trusted`, in `[domain]`"
+                .to_owned())
         }
         (Some(IdmapBackend::Rfc2307), Some(range), _) => Ok(IdMapping::Attributes(range.value)),
         (Some(IdmapBackend::Table), _, Some(file)) => {

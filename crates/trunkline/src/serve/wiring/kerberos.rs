@@ -143,7 +143,9 @@ impl PrincipalResolver for RealmUsers {
         let is_trusted = realm != self.realm && self.trusted.iter().any(|one| one == realm);
         if realm != self.realm && !is_trusted {
             let own = &self.realm;
-            return Err(unknown(&format!("is of another realm than {own} and those of `trusted` in `[domain]`")));
+            return Err(unknown(&format!(
+                "is of another realm than {own} and those of `trusted` in `[domain]`"
+            )));
         }
         // A principal of several parts, or with an escaped letter, is no user's (MIT's krb5_unparse_name).
         if name.is_empty() || name.contains(['/', '\\']) {
