@@ -48,7 +48,11 @@ class SharedNetwork(RealmNetwork):
         if name == "hosts":
             file.write_text(file.read_text() + text)
         elif name == "krb5.conf":
-            file.write_text(file.read_text() + f"  .{self._realm.lower()} = {self._realm}\n  {self._realm.lower()} = {self._realm}\n")
+            file.write_text(file.read_text() + f"  .{self._realm.lower()} = {self._realm}\n  {self._realm.lower()} = {self._realm}\n"
+                            f"[realms]\n  {self._realm} = {{\n    kdc = {SECOND}\n  }}\n")
+        elif name == "resolv.conf":
+            # The name server of the first domain asks that of the second one, which takes longer.
+            file.write_text(file.read_text().replace("timeout:1", "timeout:5"))
 
 
 class Case:
