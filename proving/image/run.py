@@ -169,7 +169,7 @@ class Trial:
         """Mistakes of whoever starts it: one line with the remedy."""
         owner = (65532, 65532)
         mine, roots = self.volumes(owner), self.volumes((0, 0))
-        hint = "`chown -R 65532:65532` gives it access"
+        hint = "`chown -R 65532:65532` gives access"
         for name, volumes, variables, wanted in (
             ("a state of another user", roots | {"/data": mine["/data"]}, self.variables(), hint),
             ("a mistyped variable", mine, self.variables(SHARE_DATA_READONLY="on"), "did you mean TRUNKLINE_SHARE_DATA_READ_ONLY?"),

@@ -153,6 +153,10 @@ impl AccountSource for Resting {
     fn groups(&self, keys: &[AccountKey], deadline: Instant) -> Result<Vec<SourceGroup>, Silent> {
         self.ask(keys.first(), |source| source.groups(keys, deadline))
     }
+
+    fn upn_suffixes(&self, deadline: Instant) -> Result<Vec<String>, Silent> {
+        self.ask(None, |source| source.upn_suffixes(deadline))
+    }
 }
 
 impl Silence {
@@ -208,9 +212,5 @@ mod tests {
         assert!(!ask(1), "it rests");
         clock.advance(Duration::from_secs(30));
         assert!(ask(1));
-    }
-
-    fn upn_suffixes(&self, deadline: Instant) -> Result<Vec<String>, Silent> {
-        self.ask(|source| source.upn_suffixes(deadline))
     }
 }

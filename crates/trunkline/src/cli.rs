@@ -8,6 +8,7 @@ use std::path::PathBuf;
 
 use admin::KeyName;
 use admin::access::Role;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::environment::Environment;
@@ -212,11 +213,16 @@ pub struct HealthArgs {
     pub location: LocationArgs,
 }
 
+/// Reads a path. An empty one counts as not given: an empty variable is not set.
+fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
+    OsStringValueParser::new().map(PathBuf::from)
+}
+
 /// Options that select a server or its state.
 #[derive(Debug, Clone, Args)]
 pub struct LocationArgs {
     /// Configuration file (TOML)
-    #[arg(long, global = true, value_name = "FILE", env = "TRUNKLINE_CONFIG")]
+    #[arg(long, global = true, value_name = "FILE", env = "TRUNKLINE_CONFIG", value_parser = path_or_nothing())]
     pub config: Option<PathBuf>,
     /// Directory for users, identity and the control socket [default: /var/lib/trunkline as root]
     #[arg(long, global = true, value_name = "DIR")]
@@ -224,6 +230,11 @@ pub struct LocationArgs {
 }
 
 impl LocationArgs {
+    /// The configuration file, if one is given.
+    pub fn config_file(&self) -> Option<PathBuf> {
+        self.config.clone().filter(|file| !file.as_os_str().is_empty())
+    }
+
     /// These options as settings that override the configuration file.
     pub fn overrides(&self) -> Overrides {
         let given = self.state_dir.clone().map(|dir| (dir, Origin::CommandLine("--state-dir")));
@@ -233,7 +244,7 @@ impl LocationArgs {
         };
         let state_dir = given.or_else(environment).map(|(value, origin)| Setting { value, origin });
         let environment = Environment::of_process();
-        Overrides { environment, config: self.config.clone(), state_dir, ..Overrides::default() }
+        Overrides { environment, config: self.config_file(), state_dir, ..Overrides::default() }
     }
 }
 
@@ -620,14 +631,17 @@ impl std::str::FromStr for HostId {
     }
 }
 
+/// The largest number, which means none (chown(2)).
+const LARGEST_ID: i64 = u32::MAX as i64;
+
 /// The ids of a user on the host.
 #[derive(Debug, Clone, Args)]
 pub struct HostUser {
     /// User id on the host [default: the host's user of that name]
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..LARGEST_ID))]
     pub uid: Option<u32>,
     /// Group id on the host
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(0..LARGEST_ID))]
     pub gid: Option<u32>,
     /// Make the user an administrator of the server, who may take ownership but is still bound by a file's
     /// permissions

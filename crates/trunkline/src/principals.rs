@@ -10,7 +10,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use admin::objects::{Refusal, RefusalKind};
-use admin::{NtHash, UserChange, UserEntry};
+use admin::{IdChange, NtHash, UserChange, UserEntry};
 use auth::NtHash as Hash;
 
 use crate::account_keys;
@@ -206,6 +206,11 @@ fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> anyhow::R
 /// The reason. Nothing is changed then.
 pub fn change(store: &Store, change: UserChange) -> Result<(), Refusal> {
     values::user_name(&change.name).map_err(|why| Refusal::new(RefusalKind::Bad, why))?;
+    // The largest number means none (chown(2)).
+    if [change.uid, change.gid].contains(&IdChange::To(u32::MAX)) {
+        let why = format!("a user or group id is a number from 0 to {}", u32::MAX - 1);
+        return Err(Refusal::new(RefusalKind::Bad, why));
+    }
     let name = &change.name;
     let known = store.user(name).map_err(|e| failed(&e))?;
     let user = match (known, change.add) {
@@ -262,7 +267,6 @@ fn failed(error: &StoreError) -> Refusal {
 mod tests {
     use super::*;
     use crate::config::read;
-    use admin::IdChange;
     use std::path::Path;
 
     fn added(name: &str) -> UserChange {

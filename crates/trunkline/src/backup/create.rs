@@ -89,9 +89,8 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
     if fs::metadata(to).is_ok_and(|there| !there.is_file()) {
         return Err(host(to)(io::Error::other("it is no regular file; give `-` for a pipe")));
     }
-    let mut partial = to.to_owned().into_os_string();
-    partial.push(format!(".{}.partial", std::process::id()));
-    let partial = PathBuf::from(partial);
+    remove_abandoned(to);
+    let partial = partial_of(to, std::process::id());
     // One of an earlier process with this number. Nobody else's file or link is written to.
     let _ = fs::remove_file(&partial);
     let mut options = File::options();
@@ -108,6 +107,27 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
         let _ = fs::remove_file(&partial);
     }
     written
+}
+
+/// The file to which the process `pid` writes until the backup `to` is complete.
+fn partial_of(to: &Path, pid: u32) -> PathBuf {
+    let mut partial = to.to_owned().into_os_string();
+    partial.push(format!(".{pid}.partial"));
+    PathBuf::from(partial)
+}
+
+/// Removes what backups to `to` have left that were killed.
+fn remove_abandoned(to: &Path) {
+    let Some(name) = to.file_name().and_then(|name| name.to_str()) else { return };
+    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+        let beside = entry.file_name();
+        let rest = beside.to_str().and_then(|beside| beside.strip_prefix(name)?.strip_prefix('.'));
+        let pid = rest.and_then(|rest| rest.strip_suffix(".partial")?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = fs::remove_file(partial_of(to, pid.unwrap_or_default()));
+        }
+    }
 }
 
 /// Whether what is written to a file is lost: it is /dev/null, which the runtime also opens in place of a

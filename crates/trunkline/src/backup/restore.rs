@@ -19,6 +19,7 @@ use crate::state::listing::is_number;
 use crate::state::replacement::{COMMITTED, INCOMING, REPLACED, Replacement, recover};
 use crate::state::store::image::{ReturningRights, StoreImage};
 use crate::state::version::{CURRENT, VERSION_FILE, VersionFile};
+use crate::state::lock::LockUse;
 use crate::state::{self, version};
 
 /// The wanted parts of a restore.
@@ -84,9 +85,9 @@ fn restore_on(
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(host)?;
     }
     // A running server is told first. A directory of other files gets no lock.
-    let held = if dir.join("lock").exists() { Some(state::lock(dir)?) } else { None };
+    let held = if dir.join("lock").exists() { Some(state::lock(dir, LockUse::Command)?) } else { None };
     check_content(dir, mode)?;
-    let _lock = held.map_or_else(|| state::lock(dir), Ok)?;
+    let _lock = held.map_or_else(|| state::lock(dir, LockUse::Command), Ok)?;
     recover(dir, disk).map_err(host)?;
     check_content(dir, mode)?;
     let mut restored = RestoredBackup {

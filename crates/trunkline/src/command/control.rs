@@ -38,6 +38,16 @@ pub fn ask_running(dir: &Path, request: &Request) -> anyhow::Result<Response> {
         .ok_or_else(|| anyhow::anyhow!("no server runs on the state directory {shown}; see --state-dir"))
 }
 
+/// The note that a change was made without a server. A forgotten `sudo` or a service that failed shows in it.
+pub fn offline_note(dir: &Path) -> String {
+    format!("no server runs on the state directory {}; the change counts when one starts on it", dir.display())
+}
+
+/// Prints that note.
+pub fn note_offline(dir: &Path) {
+    eprintln!("trunkline: note: {}", offline_note(dir));
+}
+
 /// The state to change while no server runs on it.
 pub fn existing_state(dir: &Path) -> anyhow::Result<StateDir> {
     let state = StateDir::open_existing(dir)?;

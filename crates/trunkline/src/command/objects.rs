@@ -159,7 +159,8 @@ fn change_state(overrides: &Overrides, dir: &Path, change: &Change) -> anyhow::R
     if is_account && matches!(change.what, ChangeAction::Delete { .. }) {
         state.store().remove_account_keys(&change.name)?;
     }
-    Ok(Changed { object: object::find(&edited.config, change.kind, &change.name), notes: Vec::new() })
+    let object = object::find(&edited.config, change.kind, &change.name);
+    Ok(Changed { object, notes: vec![control::offline_note(dir)] })
 }
 
 fn all(kind: Kind, location: &LocationArgs) -> anyhow::Result<Vec<Object>> {

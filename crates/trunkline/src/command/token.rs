@@ -36,7 +36,11 @@ fn add(location: &LocationArgs, request: TokenRequest) -> anyhow::Result<NewToke
     match control::ask(&dir, &Request::AddToken(request.clone()))? {
         Some(Response::NewToken(made)) => Ok(*made),
         Some(_) => anyhow::bail!("the server sent an unexpected answer"),
-        None => Ok(tokens::make(StateDir::open(&dir)?.store(), request)?),
+        None => {
+            let made = tokens::make(StateDir::open(&dir)?.store(), request)?;
+            control::note_offline(&dir);
+            Ok(made)
+        }
     }
 }
 

@@ -82,6 +82,7 @@ fn change_user(location: &LocationArgs, change: UserChange) -> anyhow::Result<()
     if control::ask(&dir, &Request::ChangeUser(change.clone()))?.is_none() {
         let state = if change.add { StateDir::open(&dir)? } else { control::existing_state(&dir)? };
         principals::change(state.store(), change)?;
+        control::note_offline(&dir);
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `[audit]` and `audit` of shares: the words for classes of events, and the places that events go to.
 
 use std::fmt::{Display, Formatter};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -150,20 +151,41 @@ pub fn lines_apart(config: &Config, real: &Path, share: &Share) -> Result<(), Co
     Ok(())
 }
 
-/// Checks that the directories of these files exist.
-fn directories(config: &Config) -> Result<(), ConfigError> {
+/// Checks that the directories of these files exist, and that nothing else has the file's name.
+fn check_files(config: &Config) -> Result<(), ConfigError> {
     for (setting, file) in line_files(config) {
+        let refused = |text: String| {
+            let text = format!("{setting}: {text}");
+            Err(ConfigError(format!("{}: {text}", config.location(&file.origin))))
+        };
         let parent = directory_of(&file.value);
         let why = match std::fs::metadata(parent) {
-            Ok(found) if found.is_dir() => continue,
-            Ok(_) => "it is not a directory".to_owned(),
-            Err(error) => os_error(&error),
+            Ok(found) if found.is_dir() => None,
+            Ok(_) => Some("it is not a directory".to_owned()),
+            Err(error) => Some(os_error(&error)),
         };
-        let parent = parent.display();
-        let text = format!("{setting}: {parent}: {why}; give another path, or make this directory");
-        return Err(ConfigError(format!("{}: {text}", config.location(&file.origin))));
+        if let Some(why) = why {
+            let parent = parent.display();
+            return refused(format!("{parent}: {why}; give another path, or make this directory"));
+        }
+        if let Some(why) = not_a_file(&file.value) {
+            return refused(format!("{}: {why}; give another path", file.value.display()));
+        }
     }
     Ok(())
+}
+
+/// The reason why lines cannot go to this path, whose directory exists. The open of a FIFO would wait for a
+/// reader.
+fn not_a_file(path: &Path) -> Option<String> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() || found.file_type().is_char_device() => None,
+        Ok(_) => Some("it is no regular file".to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            path.is_symlink().then(|| "it is a link to a file that does not exist".to_owned())
+        }
+        Err(error) => Some(os_error(&error)),
+    }
 }
 
 /// Checks that audited shares have one place for their events.
@@ -171,7 +193,7 @@ fn directories(config: &Config) -> Result<(), ConfigError> {
 /// # Errors
 /// The setting to change.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
-    directories(config)?;
+    check_files(config)?;
     let audit = &config.audit;
     if let (Some(_), Some(syslog)) = (&audit.file, &audit.syslog) {
         let location = config.location(&syslog.origin);
@@ -234,6 +256,23 @@ mod tests {
         assert!(why.starts_with("line 2: `logons` in [audit]: nothing says where"), "{why}");
         let why = of("[audit]\nsyslog = \"log\"\n").unwrap_err();
         assert!(why.starts_with("t:2: `syslog` in [audit]: `log` is none of /dev/log, "), "{why}");
+    }
+
+    #[test]
+    fn lines_go_to_a_regular_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::write(at("file"), "").unwrap();
+        std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+        std::os::unix::fs::symlink(at("away"), at("dangling")).unwrap();
+        std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        for good in ["file", "link", "new"] {
+            assert_eq!(not_a_file(&at(good)), None, "{good}");
+        }
+        for (bad, why) in [("dangling", "a link"), ("socket", "no regular"), (".", "no regular")] {
+            assert!(not_a_file(&at(bad)).unwrap().contains(why), "{bad}");
+        }
+        assert!(not_a_file(&at(&"x".repeat(300))).unwrap().contains("too long"));
     }
 
     #[test]

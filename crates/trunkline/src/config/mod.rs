@@ -140,6 +140,10 @@ impl Config {
     /// # Errors
     /// A mistake in the parts of the file that determine the path.
     pub fn state_dir(overrides: &Overrides) -> Result<PathBuf, ConfigError> {
+        // A mistake in the file must not keep anybody from a running server.
+        if let Some(given) = &overrides.state_dir {
+            return Ok(given.value.clone());
+        }
         Config::state_dir_of(overrides, Sources::read_file(overrides)?.as_deref())
     }
 

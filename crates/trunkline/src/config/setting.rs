@@ -66,7 +66,8 @@ impl<T: Clone> Setting<T> {
     }
 }
 
-/// [`os_error`] of a file that the server itself needs. It also says to whom permission is denied.
+/// [`os_error`] of a file that the server itself needs. It also says to whom permission is denied. A command
+/// may run as another user than the server.
 pub fn own_error(error: &std::io::Error) -> String {
     let text = os_error(error);
     if error.kind() != std::io::ErrorKind::PermissionDenied {
@@ -74,7 +75,10 @@ pub fn own_error(error: &std::io::Error) -> String {
     }
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
-    format!("{text} to uid {uid} and gid {gid} of the server; `chown -R {uid}:{gid}` gives it access")
+    format!(
+        "{text} to uid {uid} and gid {gid}; if the server runs as another user, run this as that user or with \
+         sudo, else `chown -R {uid}:{gid}` gives access"
+    )
 }
 
 /// The message of an error of the host, without the number.

@@ -28,6 +28,7 @@ use admin::tls::Tls;
 use crate::cli::ServeArgs;
 use crate::config::{Config, Overrides, Sources, check};
 use crate::discovery::{self, Announced};
+use crate::state::lock::LockUse;
 use crate::state::{ADMIN_TOKEN, StateDir};
 use crate::tokens::{FileToken, Tokens};
 use crate::{log, principals};
@@ -117,7 +118,7 @@ impl Setup {
         }
         let dir = Config::state_dir(&overrides)?;
         // It comes first: `changes.toml` may be that of an interrupted restore or of an earlier version.
-        let existing = StateDir::open_existing(&dir)?;
+        let existing = StateDir::open_existing_for(&dir, LockUse::Server)?;
         let sources = Sources::read(&overrides)?;
         let config = Config::of(&overrides, &sources)?;
         let stored: BTreeSet<String> = match &existing {
@@ -130,7 +131,7 @@ impl Setup {
         let admin = listen::bind_admin(&config)?;
         let state = match existing {
             Some(state) => state,
-            None => StateDir::open(&dir)?,
+            None => StateDir::open_for(&dir, LockUse::Server)?,
         };
         // A server without shares gets its users on the admin page.
         let is_empty = stored.is_empty() && config.users.is_empty();

@@ -4,7 +4,9 @@
 //! A process that is killed keeps its files and locks until the last of its threads has returned from the
 //! disk. A restart right after that must not fail because of another server. So the lock's file contains the
 //! id of the process that took it. [`take`] waits for a process that has ended or is about to end, and
-//! reports a living one at once.
+//! reports a living server at once.
+//!
+//! A command takes the lock too when no server runs, for instance a backup. Others wait for it longer.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -19,8 +21,21 @@ use super::owner;
 /// The time to wait for a process that has ended.
 pub const PATIENCE: Duration = Duration::from_secs(3);
 
+/// The time to wait for a command.
+pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The time to wait for a holder that has not written its id yet.
+const NAMELESS_PATIENCE: Duration = Duration::from_secs(1);
+
 /// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// The kind of process that holds the lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockUse {
+    Server,
+    Command,
+}
 
 /// A process, identified in a way that does not match a later process with the same id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +43,30 @@ struct Process {
     pid: u32,
     /// The start time, in ticks since the host's boot.
     since: u64,
+}
+
+/// The other process that holds a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockHolder {
+    /// A server, or a process that is not known.
+    Server,
+    /// A command with this process id.
+    Command(u32),
+}
+
+/// The longest times to wait for the present holder.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For a process that has ended.
+    pub ended: Duration,
+    /// For a command.
+    pub command: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience { ended: PATIENCE, command: COMMAND_PATIENCE }
+    }
 }
 
 /// The stage of a process's life.
@@ -40,51 +79,66 @@ enum Stage {
     Gone,
 }
 
-/// Takes the lock `path`, and creates it if it is missing. Returns none if a living process holds it, or if
-/// its process does not end within `patience`.
+/// Takes the lock `path`, and creates it if it is missing. Returns the holder if a living server holds it, or
+/// if its process does not end within `patience`.
 ///
 /// # Errors
 /// The error of the host.
-pub fn take(path: &Path, patience: Duration) -> io::Result<Option<File>> {
+pub fn take(path: &Path, wanted: LockUse, patience: Patience) -> io::Result<Result<File, LockHolder>> {
     let file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
     owner::keep(&file, path.parent().unwrap_or(path))?;
-    let until = Instant::now() + patience;
+    let begun = Instant::now();
     loop {
         let before = recorded(&file)?;
-        let stage = before.map(|process| process.stage());
+        let stage = before.map(|(process, _)| process.stage());
         let is_free = match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => true,
             Err(rustix::io::Errno::WOULDBLOCK) => false,
             Err(e) => return Err(e.into()),
         };
         // The process releases its other files and its ports after the lock.
-        if is_free && (stage != Some(Stage::Ends) || Instant::now() >= until) {
-            record(&file)?;
-            return Ok(Some(file));
+        if is_free && (stage != Some(Stage::Ends) || begun.elapsed() >= patience.ended) {
+            record(&file, wanted)?;
+            return Ok(Ok(file));
         }
-        if !is_free && (matches!(stage, None | Some(Stage::Lives)) || Instant::now() >= until) {
-            return Ok(None);
+        let (holder, longest) = match (before, stage) {
+            (Some((process, LockUse::Command)), Some(Stage::Lives)) => {
+                (LockHolder::Command(process.pid), patience.command)
+            }
+            (Some(_), Some(Stage::Lives)) => (LockHolder::Server, Duration::ZERO),
+            (None, _) => (LockHolder::Server, patience.ended.min(NAMELESS_PATIENCE)),
+            (Some(_), _) => (LockHolder::Server, patience.ended),
+        };
+        if !is_free && begun.elapsed() >= longest {
+            return Ok(Err(holder));
         }
         std::thread::sleep(PAUSE);
     }
 }
 
 /// The process that took the lock last.
-fn recorded(file: &File) -> io::Result<Option<Process>> {
+fn recorded(file: &File) -> io::Result<Option<(Process, LockUse)>> {
     let mut text = [0; 64];
     let length = file.read_at(&mut text, 0)?;
     let text = String::from_utf8_lossy(&text[..length]);
-    let mut words = text.split_whitespace().map(str::parse::<u64>);
-    let (Some(Ok(pid)), Some(Ok(since))) = (words.next(), words.next()) else { return Ok(None) };
-    Ok(u32::try_from(pid).ok().map(|pid| Process { pid, since }))
+    let mut words = text.split_whitespace();
+    let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+    let (Some(pid), Some(since)) = (number(), number()) else { return Ok(None) };
+    // Earlier programs wrote no use.
+    let lock_use = if words.next() == Some(COMMAND) { LockUse::Command } else { LockUse::Server };
+    Ok(u32::try_from(pid).ok().map(|pid| (Process { pid, since }, lock_use)))
 }
 
+/// The word of a command in the lock's file.
+const COMMAND: &str = "command";
+
 /// Writes the id of this process to the lock's file.
-fn record(file: &File) -> io::Result<()> {
+fn record(file: &File, lock_use: LockUse) -> io::Result<()> {
     let pid = std::process::id();
     let Some(thread) = Thread::read(Path::new("/proc/self/stat")) else { return file.set_len(0) };
-    let text = format!("{pid} {}\n", thread.since);
+    let word = if lock_use == LockUse::Command { COMMAND } else { "server" };
+    let text = format!("{pid} {} {word}\n", thread.since);
     file.set_len(0)?;
     file.write_all_at(text.as_bytes(), 0)
 }
@@ -169,8 +223,12 @@ mod tests {
             LockDir(tempfile::tempdir().unwrap())
         }
 
-        fn take(&self, patience: Duration) -> Option<File> {
-            take(&self.0.path().join("lock"), patience).unwrap()
+        fn take(&self, ended: Duration) -> Option<File> {
+            self.take_as(LockUse::Server, Patience { ended, command: LONG }).ok()
+        }
+
+        fn take_as(&self, lock_use: LockUse, patience: Patience) -> Result<File, LockHolder> {
+            take(&self.0.path().join("lock"), lock_use, patience).unwrap()
         }
 
         fn content(&self) -> String {
@@ -255,6 +313,22 @@ mod tests {
         held.set_len(0).unwrap();
         assert!(lock_dir.take(LONG).is_none());
         assert!(began.elapsed() < LONG / 2);
+    }
+
+    #[test]
+    fn a_command_is_waited_for_and_named() {
+        let lock_dir = LockDir::new();
+        let patience = |command| Patience { ended: LONG, command };
+        let held = lock_dir.take_as(LockUse::Command, patience(LONG)).unwrap();
+        let refused = lock_dir.take_as(LockUse::Server, patience(PAUSE)).unwrap_err();
+        assert_eq!(refused, LockHolder::Command(std::process::id()));
+        let waits = std::thread::scope(|scope| {
+            let next = scope.spawn(|| lock_dir.take_as(LockUse::Server, patience(LONG)));
+            drop(held);
+            next.join().unwrap()
+        });
+        assert!(waits.is_ok());
+        assert_eq!(lock_dir.take_as(LockUse::Command, patience(LONG)).unwrap_err(), LockHolder::Server);
     }
 
     #[test]

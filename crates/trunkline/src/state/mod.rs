@@ -32,6 +32,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::own_error;
 use disk::Disk;
+use lock::{LockHolder, LockUse, Patience};
 pub use files::{ADMIN_TOKEN, FIRST_PASSWORD};
 use snapshot::OpenJournals;
 use store::{Store, StoreError};
@@ -39,6 +40,9 @@ use version::{CURRENT, KnownVersions, PROGRAM, VERSION_FILE, VersionFile};
 
 /// The files that an interrupted first start may leave.
 const BEGINNINGS: [&str; 5] = ["lock", "state.new", "state.redb", "state.generation", "version.new"];
+
+/// The directory that a new file system of its own has.
+const LOST_AND_FOUND: &str = "lost+found";
 
 /// The reason why a state directory cannot be used, as one line that names it.
 #[derive(Debug, thiserror::Error)]
@@ -122,6 +126,17 @@ pub enum StateError {
     /// Another server holds it.
     #[error("state directory {0}: a server is running on it; stop it, or give another one with --state-dir")]
     Locked(String),
+    /// A command holds it.
+    #[error(
+        "state directory {dir}: a trunkline command (process {pid}) works on it; try again when it has ended, \
+         or give another directory with --state-dir"
+    )]
+    Busy {
+        /// The directory.
+        dir: String,
+        /// The command's process.
+        pid: u32,
+    },
     /// Its content cannot be read.
     #[error("state directory {dir}: {why}")]
     Store {
@@ -148,15 +163,25 @@ impl StateDir {
     /// # Errors
     /// [`StateError`]. A directory that is refused stays unchanged.
     pub fn open(path: &Path) -> Result<StateDir, StateError> {
-        StateDir::open_as(path, &CURRENT, &Disk::default())
+        StateDir::open_for(path, LockUse::Command)
     }
 
-    /// Like [`StateDir::open`], as a program that knows these versions.
-    pub fn open_as(path: &Path, known: &KnownVersions, disk: &Disk) -> Result<StateDir, StateError> {
+    /// Like [`StateDir::open`], for a server or a command.
+    pub fn open_for(path: &Path, lock_use: LockUse) -> Result<StateDir, StateError> {
+        StateDir::open_as(path, lock_use, &CURRENT, &Disk::default())
+    }
+
+    /// Like [`StateDir::open_for`], as a program that knows these versions.
+    pub fn open_as(
+        path: &Path,
+        lock_use: LockUse,
+        known: &KnownVersions,
+        disk: &Disk,
+    ) -> Result<StateDir, StateError> {
         let host = |e: io::Error| host_error(path, &e);
         let mut held = None;
         if replacement::is_begun(path) {
-            held = Some(lock(path)?);
+            held = Some(lock(path, lock_use)?);
             replacement::recover(path, disk).map_err(host)?;
         }
         let version = version_of(path, known)?;
@@ -164,7 +189,7 @@ impl StateDir {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(host)?;
         }
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(host)?;
-        let lock = held.map_or_else(|| lock(path), Ok)?;
+        let lock = held.map_or_else(|| lock(path, lock_use), Ok)?;
         let database = path.join("state.redb");
         let failed = |source| store_error(path, source);
         match version {
@@ -188,8 +213,13 @@ impl StateDir {
     /// # Errors
     /// As [`StateDir::open`].
     pub fn open_existing(path: &Path) -> Result<Option<StateDir>, StateError> {
+        StateDir::open_existing_for(path, LockUse::Command)
+    }
+
+    /// Like [`StateDir::open_existing`], for a server or a command.
+    pub fn open_existing_for(path: &Path, lock_use: LockUse) -> Result<Option<StateDir>, StateError> {
         let is_there = replacement::is_begun(path) || version_of(path, &CURRENT)?.is_some();
-        if is_there { StateDir::open(path).map(Some) } else { Ok(None) }
+        if is_there { StateDir::open_for(path, lock_use).map(Some) } else { Ok(None) }
     }
 
     /// Brings the directory `path` down to version `to`, for an older program. Returns its version before.
@@ -207,7 +237,7 @@ impl StateDir {
         if !replacement::is_begun(path) {
             version_of(path, known)?.ok_or_else(missing)?;
         }
-        let _lock = lock(path)?;
+        let _lock = lock(path, LockUse::Command)?;
         replacement::recover(path, disk).map_err(|e| host_error(path, &e))?;
         let from = version_of(path, known)?.ok_or_else(missing)?;
         let to = to.unwrap_or(from.saturating_sub(1));
@@ -324,7 +354,8 @@ fn is_empty(path: &Path) -> Result<(), StateError> {
     let shown = || path.display().to_string();
     match fs::read_dir(path) {
         Ok(entries) => {
-            let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+            let mut names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+            names.retain(|name| name != LOST_AND_FOUND);
             let is_begun = names.iter().all(|name| BEGINNINGS.iter().any(|known| name == known));
             match names.iter().any(|name| name == "state.redb") {
                 _ if is_begun => Ok(()),
@@ -337,10 +368,14 @@ fn is_empty(path: &Path) -> Result<(), StateError> {
     }
 }
 
-/// Takes the lock of `path`, or refuses it because a server runs on it.
-pub fn lock(path: &Path) -> Result<File, StateError> {
-    let taken = lock::take(&path.join("lock"), lock::PATIENCE).map_err(|e| host_error(path, &e))?;
-    taken.ok_or_else(|| StateError::Locked(path.display().to_string()))
+/// Takes the lock of `path`, or refuses it because a server or a command works on it.
+pub fn lock(path: &Path, lock_use: LockUse) -> Result<File, StateError> {
+    let taken = lock::take(&path.join("lock"), lock_use, Patience::default());
+    let dir = path.display().to_string();
+    taken.map_err(|e| host_error(path, &e))?.map_err(|holder| match holder {
+        LockHolder::Server => StateError::Locked(dir),
+        LockHolder::Command(pid) => StateError::Busy { dir, pid },
+    })
 }
 
 /// Writes a file that only its owner can read, completely or not at all.
@@ -367,7 +402,7 @@ mod tests {
         let path = dir.path().join("a/state");
         assert!(StateDir::open_existing(&path).unwrap().is_none());
         assert!(!path.exists());
-        let state = StateDir::open(&path).unwrap();
+        let state = StateDir::open_for(&path, LockUse::Server).unwrap();
         assert_eq!((mode(&path), mode(&path.join("state.redb"))), (0o700, 0o600));
         let second = StateDir::open(&path).unwrap_err();
         assert!(matches!(second, StateError::Locked(_)), "{second}");
@@ -388,6 +423,14 @@ mod tests {
         fs::rename(dir.path().join("version"), dir.path().join("letter.txt")).unwrap();
         assert!(matches!(StateDir::open(dir.path()).unwrap_err(), StateError::Foreign(_)));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_file_system_of_its_own_is_an_empty_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join(LOST_AND_FOUND)).unwrap();
+        assert!(StateDir::open(dir.path()).is_ok());
+        assert!(StateDir::open(dir.path()).is_ok());
     }
 
     #[test]

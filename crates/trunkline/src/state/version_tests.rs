@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::disk::Disk;
 use super::listing::member_names;
+use super::lock::LockUse;
 use super::version::{KnownVersions, VersionFile, next};
 use super::{StateDir, StateError, replacement};
 
@@ -18,7 +19,7 @@ fn scratch_dir() -> tempfile::TempDir {
 }
 
 fn open(dir: &Path, known: &KnownVersions) -> Result<StateDir, StateError> {
-    StateDir::open_as(dir, known, &Disk::default())
+    StateDir::open_as(dir, LockUse::Command, known, &Disk::default())
 }
 
 /// A directory of version 1 with a number and a file.
@@ -75,7 +76,7 @@ fn a_power_cut_leaves_the_old_version_or_the_new_one() {
             }
             let disk = Disk::failing_after(changes);
             let done = match is_up {
-                true => StateDir::open_as(dir.path(), &NEW, &disk).map(drop),
+                true => StateDir::open_as(dir.path(), LockUse::Command, &NEW, &disk).map(drop),
                 false => StateDir::downgrade(dir.path(), None, &NEW, &disk).map(drop),
             };
             replacement::recover(dir.path(), &Disk::default()).unwrap();

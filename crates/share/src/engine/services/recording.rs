@@ -198,13 +198,7 @@ impl Share {
         if !recorder.must_write(least) {
             return;
         }
-        if let Err(why) = recorder.write() {
-            tracing::warn!(
-                share = %self.name(),
-                %why,
-                "a change of an open that is kept could not be recorded"
-            );
-        }
+        recorder.log_failure(&self.name(), recorder.write());
     }
 
     /// Writes all noted changes, also those that can wait. Call it periodically.
@@ -213,13 +207,7 @@ impl Share {
         if !recorder.lags() {
             return;
         }
-        if let Err(why) = recorder.write() {
-            tracing::warn!(
-                share = %self.name(),
-                %why,
-                "a change of an open that is kept could not be recorded"
-            );
-        }
+        recorder.log_failure(&self.name(), recorder.write());
     }
 
     /// Writes all noted changes, unless another thread is writing some, perhaps to a slow disk. Returns

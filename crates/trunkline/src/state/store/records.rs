@@ -6,7 +6,6 @@
 //! redb's own checksums cover pages, and they are not checked when the file was closed in order. Nor does
 //! redb notice that it has returned to an earlier commit, as it does when the newest one cannot be read. So
 //! each commit has a number, which is also in `state.generation` next to the file.
-//! number, which `state.generation` beside the file repeats.
 //!
 //! ```text
 //! table    key          value
@@ -15,7 +14,6 @@
 //! others   key          checksum 4 | body
 //! ```
 //! A checksum covers the table's name, the key and the body.
-//! A checksum is over the table's name, the key and the body.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -73,14 +71,25 @@ impl Edits {
 /// The open file.
 #[derive(Debug)]
 pub struct Records {
-    database: Database,
     /// A change makes a copy if a backup still reads the old content.
     contents: RwLock<Arc<Contents>>,
-    /// The number of the last commit. A commit holds this lock.
-    generation: Mutex<u64>,
+    /// A commit holds this lock.
+    writer: Mutex<Writer>,
     beside: File,
     /// Notes for the administrator.
     pub notes: Vec<String>,
+}
+
+/// The file as commits see it.
+#[derive(Debug)]
+struct Writer {
+    path: PathBuf,
+    tables: Vec<Table>,
+    /// None after a commit that failed, for instance on a full disk. redb does not go on then, so the next
+    /// commit opens the file again.
+    database: Option<Database>,
+    /// The number of the last commit.
+    generation: u64,
 }
 
 /// The content of a file.
@@ -131,13 +140,7 @@ impl Records {
             check(&found.contents)?;
             found.refuse_if_older_than(recorded_generation(path).ok().flatten())
         })?;
-        let (database, found) = guarded(|| {
-            let mut database =
-                Database::builder().create_with_backend(FileBackend::new(options().open(path)?)?)?;
-            // Bytes outside of records may be damaged too, and redb repairs them here.
-            let found = examine(&mut database, tables)?;
-            Ok((database, found))
-        })?;
+        let (database, found) = open_database(path, tables)?;
         let mut notes = Vec::new();
         let told = recorded_generation(path);
         let beside = generation_file(path)?;
@@ -160,7 +163,8 @@ impl Records {
         };
         write_generation(&beside, generation)?;
         let contents = RwLock::new(Arc::new(found.contents));
-        Ok(Records { database, contents, generation: Mutex::new(generation), beside, notes })
+        let (path, tables, database) = (path.to_owned(), tables.to_vec(), Some(database));
+        Ok(Records { contents, writer: Mutex::new(Writer { path, tables, database, generation }), beside, notes })
     }
 
     /// Applies `look` to all records.
@@ -181,7 +185,7 @@ impl Records {
     /// The number of changes since the file was created.
     #[cfg(test)]
     pub fn changes(&self) -> u64 {
-        *self.generation.lock()
+        self.writer.lock().generation
     }
 
     /// All keys and bodies of a table, in the order of the keys.
@@ -199,15 +203,17 @@ impl Records {
         &self,
         how: impl FnOnce(&Contents, &mut Edits) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut generation = self.generation.lock();
+        let mut writer = self.writer.lock();
+        if writer.database.is_none() {
+            writer.reopen(&self.contents)?;
+        }
         let mut edits = Edits::default();
         let done = how(&self.contents.read(), &mut edits)?;
         if edits.0.is_empty() {
             return Ok(done);
         }
-        let next = *generation + 1;
-        guarded(|| commit(self.database.begin_write()?, &self.contents.read(), &edits, next))?;
-        *generation = next;
+        let next = writer.generation + 1;
+        writer.commit(&self.contents.read(), &edits, next)?;
         apply(Arc::make_mut(&mut self.contents.write()), edits);
         // There is no wait for the disk: the number there may be too low, but never too high.
         if let Err(error) = write_generation(&self.beside, next) {
@@ -216,6 +222,49 @@ impl Records {
         }
         Ok(done)
     }
+}
+
+impl Writer {
+    /// Opens the file again. A commit whose result was unknown may be in it.
+    fn reopen(&mut self, contents: &RwLock<Arc<Contents>>) -> Result<(), StoreError> {
+        let (database, found) = open_database(&self.path, &self.tables)?;
+        found.refuse_if_older_than(Some(self.generation))?;
+        let generation = found.generation.unwrap_or(self.generation);
+        if generation != self.generation {
+            *contents.write() = Arc::new(found.contents);
+        }
+        (self.database, self.generation) = (Some(database), generation);
+        Ok(())
+    }
+
+    fn commit(&mut self, contents: &Contents, edits: &Edits, next: u64) -> Result<(), StoreError> {
+        let database = self.database.as_ref();
+        let database = database.ok_or_else(|| StoreError("the file is not open".to_owned()))?;
+        let committed = guarded(|| commit(database.begin_write()?, contents, edits, next));
+        match committed {
+            Ok(()) => self.generation = next,
+            Err(_) => {
+                let broken = self.database.take();
+                // It writes to the file that has just failed.
+                let _ = guarded(|| {
+                    drop(broken);
+                    Ok(())
+                });
+            }
+        }
+        committed
+    }
+}
+
+/// Opens the file `path` and reads its tables.
+fn open_database(path: &Path, tables: &[Table]) -> Result<(Database, LoadedRecords), StoreError> {
+    guarded(|| {
+        let mut database =
+            Database::builder().create_with_backend(FileBackend::new(options().open(path)?)?)?;
+        // Bytes outside of records may be damaged too, and redb repairs them here.
+        let found = examine(&mut database, tables)?;
+        Ok((database, found))
+    })
 }
 
 impl LoadedRecords {
@@ -414,4 +463,48 @@ fn recorded_generation(path: &Path) -> io::Result<Option<u64>> {
 fn sync_directory(path: &Path) -> Result<(), StoreError> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok(File::open(parent)?.sync_all()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: Table = Table("things");
+
+    fn open(path: &Path) -> Records {
+        Records::open(path, &[TABLE], |_| Ok(())).unwrap()
+    }
+
+    fn put(records: &Records, key: &str) {
+        let put = |_: &Contents, edits: &mut Edits| {
+            edits.put(TABLE, key, key.as_bytes().to_vec());
+            Ok(())
+        };
+        records.change(put).unwrap();
+    }
+
+    #[test]
+    fn the_file_is_opened_again_after_a_commit_that_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("state.redb");
+        Records::make(&path, Edits::default()).unwrap();
+        let records = open(&path);
+        put(&records, "a");
+        records.writer.lock().database = None;
+        put(&records, "b");
+        // This one reached the disk, and was reported as failed.
+        let mut writer = records.writer.lock();
+        let mut edits = Edits::default();
+        edits.put(TABLE, "c", b"c".to_vec());
+        let next = writer.generation + 1;
+        let database = writer.database.take().unwrap();
+        commit(database.begin_write().unwrap(), &records.contents.read(), &edits, next).unwrap();
+        drop((database, writer));
+        assert_eq!(records.get(TABLE, "c"), None);
+        put(&records, "d");
+        let all = |records: &Records| records.all(TABLE).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
+        assert_eq!(all(&records), [b"a", b"b", b"c", b"d"]);
+        drop(records);
+        assert_eq!(all(&open(&path)), [b"a", b"b", b"c", b"d"]);
+    }
 }

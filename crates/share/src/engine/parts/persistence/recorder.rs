@@ -4,7 +4,7 @@
 //! the place of all records of the journal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use volume::journal::{Journal, JournalPosition, MAX_RECORD};
 
@@ -32,6 +32,8 @@ pub(crate) struct Recorder {
     unwritten: AtomicU8,
     /// Held while records are written, so that they are in the order in which they were noted.
     writer: Mutex<Writer>,
+    /// The last change could not be written, and that was logged.
+    has_failed: AtomicBool,
 }
 
 /// Nothing is to be written, or nothing that a client waits for.
@@ -74,7 +76,7 @@ impl Recorder {
         let noted = Mutex::new(Rank::Noted, NotedRecords { ledger, unwritten: Vec::new() });
         let unwritten = AtomicU8::new(NOTHING);
         let writer = Mutex::new(Rank::RecordWriter, writer);
-        let recorder = Recorder { journal, freeze, noted, unwritten, writer };
+        let recorder = Recorder { journal, freeze, noted, unwritten, writer, has_failed: AtomicBool::new(false) };
         for change in changes {
             recorder.note(change);
         }
@@ -114,6 +116,20 @@ impl Recorder {
     /// Writes the noted records. They survive the process then.
     pub fn write(&self) -> Result<JournalPosition, volume::Failure> {
         self.write_as(&mut self.writer.lock())
+    }
+
+    /// Logs that changes cannot be written to the journal, once until one is written again: a full disk must not
+    /// fill the log too.
+    pub fn log_failure(&self, share: &str, written: Result<JournalPosition, volume::Failure>) {
+        match written {
+            Ok(_) if self.has_failed.load(Ordering::Relaxed) && self.has_failed.swap(false, Ordering::AcqRel) => {
+                tracing::info!(share, "changes of opens that are kept are recorded again");
+            }
+            Err(why) if !self.has_failed.swap(true, Ordering::AcqRel) => {
+                tracing::warn!(share, %why, "changes of opens that are kept cannot be recorded");
+            }
+            _ => {}
+        }
     }
 
     /// Writes the noted records, unless another thread is writing some. Returns whether it has.
