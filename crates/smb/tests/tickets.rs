@@ -101,20 +101,27 @@ fn a_session_ends_with_its_ticket_and_a_new_ticket_keeps_its_opens() {
 #[test]
 fn an_account_without_ntlm_takes_tickets_alone_also_to_renew_a_session() {
     let (world, dial) = (world(), Dial::default());
-    let strict = |ntlm| {
-        let demands = Demands { ntlm, ..Demands::default() };
-        let users = vec![USER.into()];
-        vec![AccountConfig { name: "strict".into(), users, demands, ..AccountConfig::default() }]
+    let configure = |rule: Option<Ntlm>| {
+        let account = rule.map(|ntlm| AccountConfig {
+            name: "strict".into(),
+            users: vec![USER.into()],
+            demands: Demands { ntlm, ..Demands::default() },
+            ..AccountConfig::default()
+        });
+        let users = world.server.users();
+        world.configure_server(|config| {
+            (config.kerberos, config.accounts) = (Some(kerberos(users)), account.into_iter().collect());
+        });
     };
     for (ntlm, status) in [(Ntlm::Off, NtStatus::ACCESS_DENIED), (Ntlm::Local, NtStatus::SUCCESS)] {
-        world.configure_server(|config| config.accounts = strict(ntlm));
+        configure(Some(ntlm));
         let mut peer = world.peer();
         let preauth = peer.negotiate_hashed(&dial);
         assert_eq!(peer.set_up_session(&dial, preauth), status);
+        peer.hang_up();
     }
-    for (accounts, status) in [(Vec::new(), NtStatus::SUCCESS), (strict(Ntlm::Off), NtStatus::ACCESS_DENIED)]
-    {
-        world.configure_server(|config| config.accounts = accounts);
+    for (rule, status) in [(None, NtStatus::SUCCESS), (Some(Ntlm::Off), NtStatus::ACCESS_DENIED)] {
+        configure(rule);
         let mut peer = logged_on(&world, &dial, HOUR);
         assert_eq!(Binding::renewing(&dial, &peer).finish(&mut peer), status);
         assert_eq!(world.server.sessions().is_empty(), status != NtStatus::SUCCESS);

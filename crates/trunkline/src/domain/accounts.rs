@@ -187,7 +187,6 @@ pub fn resolver(access: &DirectoryAccess, settings: Settings) -> Result<Arc<Reso
     let source = HostSource { accounts, domains: Arc::clone(&settings.domains) };
     let host: Arc<dyn AccountSource> = Arc::new(source);
     let resolver = Arc::new(Resolver::new(settings, directory, Some(host), clock));
-    resolver.want_suffixes();
     let (weak, thread) = (Arc::downgrade(&resolver), std::thread::Builder::new());
     // Looks up what the engine missed, until the last user of the resolver is gone.
     let refresh = move || {

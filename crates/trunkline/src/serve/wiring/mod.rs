@@ -417,6 +417,10 @@ impl AssembledServer {
         let accounts: Arc<dyn AccountMapping> = map;
         accounts::apply(&plan.config, &accounts, &mut settings);
         let ids = domain_ids.as_ref().ok().cloned();
+        if let Some(ids) = &ids {
+            // NTLM cannot wait for them.
+            ids.resolver().want_suffixes();
+        }
         *held(&self.domain_ids) = ids.clone();
         let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
         let resolver = kerberos::resolver(&plan.config.domain, &users, domain_users);
