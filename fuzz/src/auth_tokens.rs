@@ -19,7 +19,7 @@ fn accounts() -> Accounts {
         name: "anna".into(),
         nt_hash: NtHash::from_password("s3cret"),
         second_hash: None,
-        disabled: false,
+        restriction: None,
     });
     accounts
 }

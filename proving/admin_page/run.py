@@ -45,6 +45,7 @@ listen = "127.0.0.1:0"
 [[user]]
 name = "ann"
 password_file = "password"
+uid = {uid}
 [account.lab]
 kind = "premium"
 users = {{ ann = "full" }}
@@ -70,7 +71,7 @@ class AdminPageServer:
             (self.directory / name).mkdir()
         (self.directory / "password").write_text(PASSWORD + "\n")
         (self.directory / "password").chmod(0o600)
-        (self.directory / "t.toml").write_text(config.format(port=self.port))
+        (self.directory / "t.toml").write_text(config.format(uid=os.geteuid(), port=self.port))
 
     def __enter__(self) -> Self:
         with open(self.directory / "output", "w") as output, open(self.directory / "log", "w") as log:
@@ -350,7 +351,7 @@ def users_are_made_changed_and_removed(place: AdminPageServer, page: Browser) ->
     focus(page, "document.querySelector('#view-users [data-opens]')")
     page.press("Enter")
     page.until("document.getElementById('user-dialog').open && document.activeElement.name === 'name'")
-    for text in ("zoe", "first-Passw0rd!", "another"):
+    for text in ("zoe", "first-Passw0rd!", "another", str(os.geteuid())):
         page.type(text)
         page.press("Tab")
     page.press("Enter")
@@ -363,7 +364,7 @@ def users_are_made_changed_and_removed(place: AdminPageServer, page: Browser) ->
     page.type("first-Passw0rd!")
     page.press("Enter")
     page.until(row)
-    assert users()["zoe"]["admin"] is False
+    assert (users()["zoe"]["admin"], users()["zoe"]["uid"], users()["zoe"]["restriction"]) == (False, os.geteuid(), None), users()["zoe"]
     focus(page, f"{row}.querySelectorAll('button')[0]")
     page.press("Enter")
     page.until("document.getElementById('user-dialog').open && document.activeElement.name === 'password'")
@@ -593,7 +594,7 @@ def an_empty_server_explains_itself(_: AdminPageServer, page: Browser) -> None:
         focus(page, "document.querySelector('#step-user button')")
         page.press("Enter")
         page.until("document.activeElement.name === 'name'")
-        for text in ("ann", PASSWORD, PASSWORD):
+        for text in ("ann", PASSWORD, PASSWORD, str(os.geteuid())):
             page.type(text)
             page.press("Tab")
         page.press("Enter")
@@ -665,12 +666,15 @@ listen = "127.0.0.1:0"
 [[user]]
 name = "ann"
 password_file = "password"
+uid = {uid}
 [[user]]
 name = "bob"
 password_file = "password"
+uid = {uid}
 [[user]]
 name = "eve"
 password_file = "password"
+uid = {uid}
 [account.lab]
 kind = "premium"
 [share.projects]

@@ -66,6 +66,11 @@ def accounts() -> list[tuple[str, str]]:
     return [(name, password) for name, password, *_ in _accounts()]
 
 
+def host_ids() -> str:
+    """Return the lines of a [[user]] who acts as the user of this process. A server of root refuses users without ids."""
+    return f"uid = {os.geteuid()}\ngid = {os.getegid()}\n"
+
+
 def first_uid() -> int:
     """Return the uid of the first account on this machine."""
     return int(_accounts()[0][2])

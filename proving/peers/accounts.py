@@ -64,7 +64,7 @@ smb_listen = ["{alone}"]
 path = "free"
 users = {{ eve = "full" }}
 """
-USER = '[[user]]\nname = "{name}"\npassword_file = "password"\n'
+USER = '[[user]]\nname = "{name}"\npassword_file = "password"\n' + servers.host_ids()
 # A group of every Debian host, of which dan is a member here.
 GROUP, GID = "daemon", 1
 

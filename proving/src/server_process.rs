@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -61,7 +61,10 @@ impl ServerProcess {
         let server = "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\nstate_dir = \"state\"\n\
                       discovery = false\nlog_level = \"warn\"\nmax_connections = 20000\nmax_channels = 16\n\
                       [[user]]\nname = \"anna\"\npassword_file = \"password\"\n";
-        write("trunkline.toml", &format!("{server}{tables}"));
+        // As root the server refuses users without ids.
+        let own = std::fs::metadata("/proc/self").expect("this process");
+        let (uid, gid) = (own.uid(), own.gid());
+        write("trunkline.toml", &format!("{server}uid = {uid}\ngid = {gid}\n{tables}"));
         let notify = directory.join("notify");
         let notices = UnixDatagram::bind(&notify).expect("a socket for notices");
         notices.set_read_timeout(Some(PATIENCE)).expect("a bound on waiting");

@@ -244,12 +244,15 @@ pub struct UserEntry {
     pub name: String,
     /// The security identifier.
     pub sid: String,
-    /// The user id on the host.
-    pub uid: u32,
-    /// The group id on the host.
-    pub gid: u32,
+    /// The user id on the host, if the user has one.
+    pub uid: Option<u32>,
+    /// The group id on the host, if the user has one.
+    pub gid: Option<u32>,
     /// Whether the user is one of the server's administrators.
     pub admin: bool,
+    /// The reason why the user may not log on, if there is one.
+    #[serde(default)]
+    pub restriction: Option<String>,
     /// The place of the password: `state` for the state directory, or the file that the configuration names.
     pub source: String,
 }

@@ -51,7 +51,15 @@ impl Controlled for Fake {
     fn users(&self) -> Vec<UserEntry> {
         let name = "ann".to_owned();
         let (sid, source) = ("S-1-5-21-1-2-3-1000".to_owned(), "state".to_owned());
-        vec![UserEntry { name, sid, uid: 1000, gid: 100, admin: false, source }]
+        vec![UserEntry {
+            name,
+            sid,
+            uid: Some(1000),
+            gid: Some(100),
+            admin: false,
+            restriction: None,
+            source,
+        }]
     }
     fn hash_password(&self, _: &str, password: &str) -> Result<(NtHash, Option<String>), String> {
         let weakness = (password.len() < 8).then(|| "it is short".to_owned());

@@ -556,7 +556,7 @@ mod tests {
     fn accounts(password: &str) -> Accounts {
         let mut accounts = Accounts::default();
         let nt_hash = NtHash::from_password(password);
-        accounts.insert(Account { name: "alice".into(), nt_hash, second_hash: None, disabled: false });
+        accounts.insert(Account { name: "alice".into(), nt_hash, second_hash: None, restriction: None });
         accounts
     }
 

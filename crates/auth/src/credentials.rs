@@ -1,6 +1,7 @@
 //! The source of accounts: a trait for the acceptor, and a table in memory.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::ntlm::NtHash;
 
@@ -13,8 +14,8 @@ pub struct Account {
     pub nt_hash: NtHash,
     /// The hash of a second valid password, if there is one.
     pub second_hash: Option<NtHash>,
-    /// The account may not log on with any password.
-    pub disabled: bool,
+    /// The reason why the account may not log on with its password, if there is one.
+    pub restriction: Option<Arc<str>>,
 }
 
 /// A source of accounts.
@@ -78,11 +79,12 @@ mod tests {
             name: "Jürgen".into(),
             nt_hash: nt_hash.clone(),
             second_hash: None,
-            disabled: false,
+            restriction: None,
         });
-        accounts.insert(Account { name: "JÜRGEN".into(), nt_hash, second_hash: None, disabled: true });
+        let restriction = Some("it has no uid".into());
+        accounts.insert(Account { name: "JÜRGEN".into(), nt_hash, second_hash: None, restriction });
         assert_eq!(accounts.iter().count(), 1);
-        assert!(accounts.lookup("jürgen").unwrap().disabled);
+        assert!(accounts.lookup("jürgen").unwrap().restriction.is_some());
         assert!(accounts.remove("jÜRGEN").is_some());
         assert!(accounts.lookup("Jürgen").is_none());
     }

@@ -1,5 +1,7 @@
 //! The reasons for the refusal of a log-on.
 
+use std::sync::Arc;
+
 use crate::initiator::TicketFailure;
 use crate::kerberos::TicketRefusal;
 use crate::ntlm::Malformed;
@@ -9,7 +11,7 @@ use crate::spnego::BadToken;
 /// The reason for the end of an exchange. The protocol's layer maps it to its own status.
 ///
 /// The status must not reveal to a peer whether an account exists. So [`Refusal::WrongCredentials`] stands
-/// for an unknown user and for a wrong password. [`Refusal::AccountDisabled`] is reported only to a client
+/// for an unknown user and for a wrong password. [`Refusal::AccountRestriction`] is reported only to a client
 /// that knows the password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -49,9 +51,9 @@ pub enum Refusal {
     /// The user does not exist, or the password is wrong.
     #[error("unknown user or wrong password")]
     WrongCredentials,
-    /// The password is right, but the account is disabled.
-    #[error("the account is disabled")]
-    AccountDisabled,
+    /// The password is right, but the account may not log on.
+    #[error("{0}")]
+    AccountRestriction(Arc<str>),
     /// The message integrity code of the three NTLM messages is wrong, because one was changed.
     #[error("the NTLM messages were changed on their way")]
     WrongMic,

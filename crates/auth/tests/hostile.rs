@@ -21,7 +21,7 @@ fn config() -> Config {
 fn accounts() -> Accounts {
     let mut accounts = Accounts::default();
     let nt_hash = NtHash::from_password("pw");
-    accounts.insert(Account { name: "alice".into(), nt_hash, second_hash: None, disabled: false });
+    accounts.insert(Account { name: "alice".into(), nt_hash, second_hash: None, restriction: None });
     accounts
 }
 

@@ -6,6 +6,7 @@ use auth::{
     Acceptor, Account, Accounts, ClientIdentity, Config, Credentials, Initiator, InitiatorStep, Login, Names,
     NtHash, Proof, Refusal, Step, Wrap,
 };
+use std::sync::Arc;
 use wire::Now;
 
 const NOW: Now = Now { mono_ns: 0, wall_ns: 1_790_000_000_000_000_000 };
@@ -21,9 +22,10 @@ fn config() -> Config {
 
 fn accounts() -> Accounts {
     let mut accounts = Accounts::default();
-    for (name, password, disabled) in [("alice", "s3cret-ü", false), ("Bob", "builder", true)] {
+    for (name, password, restriction) in [("alice", "s3cret-ü", None), ("Bob", "builder", Some("no uid"))] {
         let nt_hash = NtHash::from_password(password);
-        accounts.insert(Account { name: name.into(), nt_hash, second_hash: None, disabled });
+        let restriction = restriction.map(Arc::from);
+        accounts.insert(Account { name: name.into(), nt_hash, second_hash: None, restriction });
     }
     accounts
 }
@@ -110,9 +112,9 @@ fn a_wrong_password_and_an_unknown_user_look_alike() {
 }
 
 #[test]
-fn a_disabled_account_is_named_only_to_who_knows_its_password() {
+fn a_restricted_account_is_named_only_to_who_knows_its_password() {
     let right = untouched(identity("bob", "", "builder"), Wrap::Spnego).unwrap_err();
-    assert_eq!(right, Refusal::AccountDisabled);
+    assert_eq!(right, Refusal::AccountRestriction("no uid".into()));
     let wrong = untouched(identity("bob", "", "guess"), Wrap::Spnego).unwrap_err();
     assert_eq!(wrong, Refusal::WrongCredentials);
 }

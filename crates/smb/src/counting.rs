@@ -66,6 +66,7 @@ pub(crate) fn response(status: NtStatus, met: ResponseType) -> ResponseType {
         NtStatus::LOGON_FAILURE
         | NtStatus::WRONG_PASSWORD
         | NtStatus::ACCOUNT_DISABLED
+        | NtStatus::ACCOUNT_RESTRICTION
         | NtStatus::USER_SESSION_DELETED
         | NtStatus::NETWORK_SESSION_EXPIRED => ResponseType::AuthenticationError,
         NtStatus::ACCESS_DENIED | NtStatus::PRIVILEGE_NOT_HELD | NtStatus::MEDIA_WRITE_PROTECTED => {

@@ -391,12 +391,30 @@ fn an_account_is_found_however_its_shares_and_users_spell_it() {
 }
 
 #[test]
+fn a_restricted_user_is_told_so_only_with_the_right_password() {
+    let world = SmbTestServer::in_memory();
+    let restriction = Some("it has no uid".into());
+    world.server.set_users([UserConfig { restriction, ..testkit::smb::user("anna", "s3cret", 1001) }]);
+    let with = |password: &str| {
+        let dial = Dial { password: password.into(), ..Dial::default() };
+        let mut peer = world.peer();
+        let preauth = peer.negotiate_hashed(&dial);
+        peer.set_up_session(&dial, preauth)
+    };
+    assert_eq!(with("s3cret"), NtStatus::ACCOUNT_RESTRICTION);
+    assert_eq!(with("another"), NtStatus::LOGON_FAILURE);
+}
+
+#[test]
 fn whoever_comes_to_a_name_is_not_who_had_it() {
     let world = SmbTestServer::in_memory();
     let anna = world.server.user("anna").expect("she is there");
     assert!(world.server.is_current_user(&anna.identity));
     let key_of = UserConfig { key_of: Some("anna".into()), ..testkit::smb::user("anna", "a key", 1003) };
     world.server.set_users([key_of]);
+    assert!(!world.server.is_current_user(&anna.identity));
+    let restricted = UserConfig { restriction: Some("no uid".into()), ..UserConfig::clone(&anna) };
+    world.server.set_users([restricted]);
     assert!(!world.server.is_current_user(&anna.identity));
     world.server.set_users([]);
     assert!(!world.server.is_current_user(&anna.identity));

@@ -13,7 +13,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::config::{Account, Config, nearest, values};
-use crate::host;
+use crate::host::{self, Ids};
 use crate::principals::{LogonPrincipal, nt_hash};
 use crate::state::store::{Store, StoreError, random};
 
@@ -103,9 +103,7 @@ pub fn add_to(
             second_hash: hashes.next(),
             // No user can have such a name, so a user that is added later gets another SID.
             sid: store.identity().user_sid(store.rid(&format!("key:{name}"))?),
-            uid,
-            gid,
-            groups: Vec::new(),
+            ids: Some(Ids { uid, gid, groups: Vec::new() }),
             admin: true,
             password_from: crate::principals::PasswordFrom::State,
             key_of: Some(name.clone()),

@@ -637,7 +637,7 @@ const LARGEST_ID: i64 = u32::MAX as i64;
 /// The ids of a user on the host.
 #[derive(Debug, Clone, Args)]
 pub struct HostUser {
-    /// User id on the host [default: the host's user of that name]
+    /// User id on the host [default: the host's user of that name; as root there must be one]
     #[arg(long, value_parser = clap::value_parser!(u32).range(0..LARGEST_ID))]
     pub uid: Option<u32>,
     /// Group id on the host

@@ -17,7 +17,7 @@ pub struct UserDatabase {
 }
 
 /// The ids of a user on the host.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ids {
     /// User id.
     pub uid: u32,
@@ -37,12 +37,13 @@ impl UserDatabase {
     }
 
     /// The ids for `name`. They are `uid` and `gid` if given. Otherwise they are those of the host's user of
-    /// that name if the server runs as root, and else those of the process.
+    /// that name if the server runs as root, and else those of the process. As root, a user whom the host
+    /// does not know has none.
     ///
     /// # Errors
     /// [`Silent`] if the host's database does not answer. A user whom it may know must not act as the
     /// process.
-    pub fn ids(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<Ids, Silent> {
+    pub fn ids(&self, name: &str, uid: Option<u32>, gid: Option<u32>) -> Result<Option<Ids>, Silent> {
         let root = rustix::process::geteuid().is_root();
         self.ids_for(name, uid, gid, root, own())
     }
@@ -54,7 +55,7 @@ impl UserDatabase {
         gid: Option<u32>,
         root: bool,
         own: (u32, u32),
-    ) -> Result<Ids, Silent> {
+    ) -> Result<Option<Ids>, Silent> {
         let deadline = Instant::now() + ANSWER_LIMIT;
         let found = match uid {
             Some(uid) => {
@@ -65,8 +66,9 @@ impl UserDatabase {
             None => None,
         };
         Ok(match found {
-            Some(user) => Ids { uid: user.uid, gid: gid.unwrap_or(user.gid), groups: user.groups },
-            None => Ids { uid: own.0, gid: gid.unwrap_or(own.1), groups: Vec::new() },
+            Some(user) => Some(Ids { uid: user.uid, gid: gid.unwrap_or(user.gid), groups: user.groups }),
+            None if root => None,
+            None => Some(Ids { uid: own.0, gid: gid.unwrap_or(own.1), groups: Vec::new() }),
         })
     }
 }
@@ -151,14 +153,16 @@ mod tests {
     #[test]
     fn ids_come_from_the_setting_the_host_or_the_process() {
         let accounts = UserDatabase { accounts: HostAccounts::start(Arc::new(OnlyAnn)).unwrap() };
-        let ids = |uid, gid, groups: &[u32]| Ok(Ids { uid, gid, groups: groups.to_vec() });
+        let ids = |uid, gid, groups: &[u32]| Ok(Some(Ids { uid, gid, groups: groups.to_vec() }));
         assert_eq!(accounts.ids_for("ann", None, None, true, (0, 0)), ids(1000, 100, &[29]));
         assert_eq!(accounts.ids_for("ann", None, None, false, (5, 6)), ids(5, 6, &[]));
         assert_eq!(accounts.ids_for("x", Some(1000), None, false, (5, 6)), ids(1000, 100, &[29]));
         assert_eq!(accounts.ids_for("x", Some(7), Some(8), true, (0, 0)), ids(7, 8, &[]));
         assert_eq!(accounts.ids_for("x", Some(7), None, true, (0, 0)), ids(7, 7, &[]));
-        assert_eq!(accounts.ids_for("x", None, None, true, (0, 0)), ids(0, 0, &[]));
-        // A silent database makes nobody root.
+        assert_eq!(accounts.ids_for("x", Some(0), None, true, (0, 0)), ids(0, 0, &[]));
+        // Neither a name that the host does not know makes somebody root, nor a silent database.
+        assert_eq!(accounts.ids_for("x", None, None, true, (0, 0)), Ok(None));
+        assert_eq!(accounts.ids_for("x", None, Some(7), true, (0, 0)), Ok(None));
         assert!(accounts.ids_for("slow", None, None, true, (0, 0)).is_err());
     }
 

@@ -20,6 +20,7 @@ mod config;
 mod discovery;
 mod domain;
 mod host;
+mod host_ids;
 mod log;
 mod password;
 mod principals;

@@ -16,7 +16,8 @@ use auth::NtHash as Hash;
 use crate::account_keys;
 use crate::config::check::read_password;
 use crate::config::{Config, User, values};
-use crate::host::UserDatabase;
+use crate::host::{Ids, UserDatabase};
+use crate::host_ids::{self, ShareOwner};
 use crate::state::StateDir;
 use crate::state::store::{Store, StoreError, StoredUser};
 
@@ -29,12 +30,8 @@ pub struct LogonPrincipal {
     pub nt_hash: NtHash,
     /// Security identifier.
     pub sid: String,
-    /// User id on the host.
-    pub uid: u32,
-    /// Group id on the host.
-    pub gid: u32,
-    /// Further group ids on the host.
-    pub groups: Vec<u32>,
+    /// The ids on the host. A user without any may not log on.
+    pub ids: Option<Ids>,
     /// Whether the user is one of the server's administrators.
     pub admin: bool,
     /// The origin of the password.
@@ -56,6 +53,17 @@ pub enum PasswordFrom {
     Environment(String),
 }
 
+impl PasswordFrom {
+    /// The origin of the password of a configured user.
+    pub fn of(config: &Config, user: &User) -> PasswordFrom {
+        match (config.passwords.get(&user.name.value.to_lowercase()), &user.password_file) {
+            (Some(password), _) => PasswordFrom::Environment(password.variable.clone()),
+            (None, Some(file)) => PasswordFrom::File(file.value.clone()),
+            (None, None) => PasswordFrom::State,
+        }
+    }
+}
+
 impl fmt::Display for PasswordFrom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,14 +75,20 @@ impl fmt::Display for PasswordFrom {
 }
 
 impl LogonPrincipal {
+    /// The reason why the user may not log on, if there is one.
+    pub fn restriction(&self) -> Option<String> {
+        self.ids.is_none().then(|| host_ids::missing(&self.name, &self.password_from))
+    }
+
     /// The entry for a list of users.
     pub fn entry(&self) -> UserEntry {
         UserEntry {
             name: self.name.clone(),
             sid: self.sid.clone(),
-            uid: self.uid,
-            gid: self.gid,
+            uid: self.ids.as_ref().map(|ids| ids.uid),
+            gid: self.ids.as_ref().map(|ids| ids.gid),
             admin: self.admin,
+            restriction: self.restriction(),
             source: self.password_from.to_string(),
         }
     }
@@ -99,11 +113,14 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPri
     for (key, user) in &config.users {
         let known = stored.get(key);
         let (hash, password_from) = password(config, user, known)?;
-        principals.insert(key.clone(), configured(user, known, hash, password_from, store, &host)?);
+        let owner = ShareOwner::of_environment(config, user);
+        let mut principal = configured(user, known, hash, store, &host, owner.as_ref())?;
+        principal.password_from = password_from;
+        principals.insert(key.clone(), principal);
     }
     for (key, user) in stored {
         if let Entry::Vacant(entry) = principals.entry(key) {
-            entry.insert(principal(&user, store, &host)?);
+            entry.insert(principal(&user, store, &host, None)?);
         }
     }
     account_keys::add_to(&mut principals, config, store)?;
@@ -117,8 +134,8 @@ fn password(
     stored: Option<&StoredUser>,
 ) -> anyhow::Result<(NtHash, PasswordFrom)> {
     let name = &user.name.value;
+    let from = PasswordFrom::of(config, user);
     if let Some(password) = config.passwords.get(&name.to_lowercase()) {
-        let from = PasswordFrom::Environment(password.variable.clone());
         warn_of_weakness(name, &password.text, &from);
         return Ok((nt_hash(&password.text), from));
     }
@@ -126,12 +143,11 @@ fn password(
         (Some(file), _) => {
             let password = read_password(&file.value)
                 .map_err(|why| anyhow::anyhow!("`password_file` of user `{name}`: {why}"))?;
-            let from = PasswordFrom::File(file.value.clone());
             warn_of_weakness(name, &password, &from);
             warn_of_exposure(name, &file.value);
             Ok((nt_hash(&password), from))
         }
-        (None, Some(stored)) => Ok((stored.nt_hash.clone(), PasswordFrom::State)),
+        (None, Some(stored)) => Ok((stored.nt_hash.clone(), from)),
         (None, None) => anyhow::bail!("user `{name}` has no password; run `trunkline user add {name}`"),
     }
 }
@@ -158,9 +174,9 @@ fn configured(
     user: &User,
     known: Option<&StoredUser>,
     nt_hash: NtHash,
-    password_from: PasswordFrom,
     store: &Store,
     host: &UserDatabase,
+    owner: Option<&ShareOwner>,
 ) -> anyhow::Result<LogonPrincipal> {
     let uid = user.uid.as_ref().map(|own| own.value).or(known.and_then(|known| known.uid));
     let gid = user.gid.as_ref().map(|own| own.value).or(known.and_then(|known| known.gid));
@@ -171,28 +187,36 @@ fn configured(
         gid,
         admin: user.admin.value || known.is_some_and(|known| known.admin),
     };
-    let mut principal = principal(&base, store, host)?;
+    let mut principal = principal(&base, store, host, owner)?;
     if let Some(sid) = &user.sid {
         principal.sid.clone_from(&sid.value);
     }
-    if let Some(groups) = &user.groups {
-        principal.groups.clone_from(&groups.value);
+    if let (Some(ids), Some(groups)) = (&mut principal.ids, &user.groups) {
+        ids.groups.clone_from(&groups.value);
     }
-    principal.password_from = password_from;
     Ok(principal)
 }
 
-fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> anyhow::Result<LogonPrincipal> {
-    let ids = host
-        .ids(&user.name, user.uid, user.gid)
-        .map_err(|why| anyhow::anyhow!("user `{}`: {why}; or give the user a `uid`", user.name))?;
+/// A user with the ids on the host: its own ones, or those of `owner`.
+fn principal(
+    user: &StoredUser,
+    store: &Store,
+    host: &UserDatabase,
+    owner: Option<&ShareOwner>,
+) -> anyhow::Result<LogonPrincipal> {
+    let silent = |why| anyhow::anyhow!("user `{}`: {why}; or give the user a `uid`", user.name);
+    let ids = match (host.ids(&user.name, user.uid, user.gid).map_err(silent)?, owner) {
+        (None, Some(owner)) => {
+            owner.log(&user.name);
+            owner.ids(host, &user.name, user.gid).map_err(silent)?
+        }
+        (ids, _) => ids,
+    };
     Ok(LogonPrincipal {
         sid: store.identity().user_sid(store.rid(&user.name)?),
         name: user.name.clone(),
         nt_hash: user.nt_hash.clone(),
-        uid: ids.uid,
-        gid: ids.gid,
-        groups: ids.groups,
+        ids,
         admin: user.admin,
         password_from: PasswordFrom::State,
         second_hash: None,
@@ -206,10 +230,12 @@ fn principal(user: &StoredUser, store: &Store, host: &UserDatabase) -> anyhow::R
 /// The reason. Nothing is changed then.
 pub fn change(store: &Store, change: UserChange) -> Result<(), Refusal> {
     values::user_name(&change.name).map_err(|why| Refusal::new(RefusalKind::Bad, why))?;
-    // The largest number means none (chown(2)).
-    if [change.uid, change.gid].contains(&IdChange::To(u32::MAX)) {
-        let why = format!("a user or group id is a number from 0 to {}", u32::MAX - 1);
-        return Err(Refusal::new(RefusalKind::Bad, why));
+    for id in [change.uid, change.gid] {
+        // The host takes this number for none, and goes on as root (setfsuid(2)).
+        if id == IdChange::To(u32::MAX) {
+            let why = format!("an id is a number from 0 to {}", u32::MAX - 1);
+            return Err(Refusal::new(RefusalKind::Bad, why));
+        }
     }
     let name = &change.name;
     let known = store.user(name).map_err(|e| failed(&e))?;
@@ -308,6 +334,8 @@ mod tests {
                 .text
                 .contains("needs a password")
         );
+        let none = UserChange { uid: IdChange::To(u32::MAX), ..added("bob") };
+        assert_eq!(change(store, none).unwrap_err().text, "an id is a number from 0 to 4294967294");
         remove(store, "ann").unwrap();
         assert!(remove(store, "ann").unwrap_err().text.contains("no user `ann`"));
     }
@@ -325,11 +353,9 @@ mod tests {
         let principals = resolve(&config, &state).unwrap();
         assert_eq!(principals.iter().map(|p| p.name.as_str()).collect::<Vec<_>>(), ["Ann", "bob"]);
         assert_eq!(principals[0].nt_hash, nt_hash("secret"));
-        assert_eq!((principals[0].uid, principals[0].sid.as_str()), (4, "S-1-5-21-1-2-3-4"));
-        assert_eq!(
-            (principals[0].groups.as_slice(), principals[1].nt_hash.clone()),
-            (&[7][..], nt_hash("pw"))
-        );
+        let ids = principals[0].ids.clone().unwrap();
+        assert_eq!((ids.uid, ids.groups, principals[0].sid.as_str()), (4, vec![7], "S-1-5-21-1-2-3-4"));
+        assert_eq!(principals[1].nt_hash, nt_hash("pw"));
         assert_eq!(principals[0].password_from, PasswordFrom::File(dir.path().join("pw")));
         let nobody = read::parse("t", "[[user]]\nname = \"eve\"\n", Path::new("")).unwrap();
         assert!(resolve(&nobody, &state).unwrap_err().to_string().contains("user `eve` has no password"));

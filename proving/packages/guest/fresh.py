@@ -43,6 +43,7 @@ def run(trial: Trial) -> None:
     trial.does("systemctl stop", "systemctl stop trunkline && ! systemctl is-failed trunkline")
     trial.case("no warning in the journal", trial.complaints(but="only after the next start"))
     machine.run("systemctl start trunkline", 120)
+    _without_ids(trial)
 
 
 def _three_commands(trial: Trial) -> None:
@@ -101,6 +102,20 @@ def _identity(trial: Trial) -> None:
         trial.refuses(f"what is root's stays closed over {name}", f"su {USER} -c 'cat {where}/of-root'", "Permission denied")
     trial.refuses("NFS takes root for nobody", f"cat {NFS}/of-root", "Permission denied")
     trial.does("SMB's descriptors lie beside the file", f"python3 -c 'import os; print(os.listxattr(\"{SERVED}/by-smb\"))'", says=r"trusted\.trunkline|\[\]")
+
+
+def _without_ids(trial: Trial) -> None:
+    """A user whom the host does not have acts as nobody, and root only if root is said."""
+    mount = f"PASSWD={PASSWORD} mount -t cifs //127.0.0.1/docs /mnt -o username=stranger"
+    mend = "trunkline user set stranger --uid"
+    trial.does("a user whom the host does not have is added with a warning", f"printf %s '{PASSWORD}' | trunkline user add stranger --password-file - 2>&1",
+               says=mend)
+    trial.machine.must("trunkline share set docs users=*=full")
+    trial.refuses("and may not log on", mount, "Permission denied")
+    trial.does("the journal says what to do", "journalctl -u trunkline | grep 'log-on refused'", says=mend)
+    given = f"{mend} $(id -u {USER}) --gid $(id -g {USER})"
+    trial.does("with the uid of another", f"{given} && {mount} && echo text >/mnt/by-stranger && stat -c %U {SERVED}/by-stranger", says=f"{USER}$")
+    trial.machine.must(f"umount /mnt; rm {SERVED}/by-stranger; trunkline share set docs users={USER}=full; trunkline user remove stranger")
 
 
 def _events(trial: Trial) -> None:

@@ -117,12 +117,15 @@ fn token() -> Value {
 }
 
 fn user() -> Value {
+    let reason = "The reason why the user may not log on, such as a missing uid";
+    let reason = json!({ "type": ["string", "null"], "description": reason });
     fields(&[
         ("name", json!({ "type": "string" })),
         ("sid", json!({ "type": "string", "description": "Security identifier" })),
-        ("uid", json!({ "type": "integer", "description": "User id on the host" })),
-        ("gid", json!({ "type": "integer", "description": "Group id on the host" })),
+        ("uid", json!({ "type": ["integer", "null"], "description": "User id on the host" })),
+        ("gid", json!({ "type": ["integer", "null"], "description": "Group id on the host" })),
         ("admin", json!({ "type": "boolean" })),
+        ("restriction", reason),
         (
             "source",
             json!({ "type": "string", "description": "`state`, or the file that holds the password" }),
@@ -134,8 +137,8 @@ fn user() -> Value {
 fn user_body(required: &[&str]) -> Value {
     let mut properties = json!({
         "password": { "type": "string", "writeOnly": true, "maxLength": 256 },
-        "uid": { "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX },
-        "gid": { "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX },
+        "uid": { "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX - 1 },
+        "gid": { "type": ["integer", "null"], "minimum": 0, "maximum": u32::MAX - 1 },
         "admin": { "type": "boolean" },
     });
     if required.contains(&"name") {

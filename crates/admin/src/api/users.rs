@@ -90,7 +90,11 @@ fn change(server: &dyn Controlled, name: String, add: bool, fields: &Map<String,
     let change = read(&name, add, fields, server, &mut notes);
     let change = change.map_err(|why| Refusal::new(RefusalKind::Bad, why));
     match change.and_then(|change| server.change_user(change)) {
-        Ok(()) => ApiResponse::ok(&json!({ "user": find(server, &name), "notes": notes })),
+        Ok(()) => {
+            let user = find(server, &name);
+            notes.extend(user.as_ref().and_then(|user| user.restriction.clone()));
+            ApiResponse::ok(&json!({ "user": user, "notes": notes }))
+        }
         Err(refusal) => ApiResponse::refused(&refusal),
     }
 }
@@ -107,7 +111,8 @@ fn read(
         Some(Value::Null) => Ok(IdChange::ByName),
         Some(value) => {
             let number = value.as_u64().and_then(|number| u32::try_from(number).ok());
-            let wrong = || format!("`{key}` must be a number from 0 to {}, or null", u32::MAX);
+            let number = number.filter(|number| *number != u32::MAX);
+            let wrong = || format!("`{key}` must be a number from 0 to {}, or null", u32::MAX - 1);
             number.map(IdChange::To).ok_or_else(wrong)
         }
     };

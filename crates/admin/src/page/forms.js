@@ -132,8 +132,8 @@ function openUser(user) {
   fields.name.value = user ? user.name : "";
   fields.name.readOnly = Boolean(user);
   fields.password.required = fields.again.required = !user;
-  fields.uid.value = user ? user.uid : "";
-  fields.gid.value = user ? user.gid : "";
+  fields.uid.value = user ? user.uid ?? "" : "";
+  fields.gid.value = user ? user.gid ?? "" : "";
   fields.admin.checked = Boolean(user && user.admin);
   byId("user-dialog").showModal();
   (user ? fields.password : fields.name).focus();
@@ -175,7 +175,7 @@ function drawUsers(users) {
   byId("users-title").textContent = "Users" + (found.length < users.length ? ": " + found.length + " of " + users.length + " are shown" : "");
   fillByName("users", found.map((user) => ({
     name: user.name, version: JSON.stringify(user),
-    cells: [user.name, user.uid, user.gid, user.admin ? "yes" : "no", user.source === "state" ? "kept by the server" : "in " + user.source, user.sid,
+    cells: [user.name, user.uid ?? "none: may not log on", user.gid ?? "none", user.admin ? "yes" : "no", user.source === "state" ? "kept by the server" : "in " + user.source, user.sid,
       () => !may("administer") ? "–" : [button("Change", "Change user " + user.name, () => openUser(user)), button("Remove", "Remove user " + user.name, () => removeUser(user), "danger")]],
   })), users.length ? "No user fits." : "There is no user yet.");
 }

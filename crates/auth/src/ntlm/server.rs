@@ -184,8 +184,8 @@ impl Server {
         };
         let session_key = exported_key(&base_key, &sent, settled)?;
         self.check_mic(message, pairs, &session_key)?;
-        if account.disabled {
-            return Err(Refusal::AccountDisabled);
+        if let Some(why) = account.restriction {
+            return Err(Refusal::AccountRestriction(why));
         }
         let target = Target::read(pairs, stamp, now);
         Ok(AuthenticatedClient {
@@ -480,7 +480,7 @@ mod tests {
     fn accounts() -> Accounts {
         let mut accounts = Accounts::default();
         let nt_hash = NtHash::from_password("Password");
-        accounts.insert(Account { name: "user".into(), nt_hash, second_hash: None, disabled: false });
+        accounts.insert(Account { name: "user".into(), nt_hash, second_hash: None, restriction: None });
         accounts
     }
 
@@ -598,7 +598,12 @@ mod tests {
         assert_eq!((text, challenge.target_name), (NegotiateFlags::OEM, &b"SUT311"[..]));
         let mut accounts = accounts();
         let nt_hash = NtHash::from_password("m\u{fc}hle");
-        accounts.insert(Account { name: "J\u{fc}rgen".into(), nt_hash, second_hash: None, disabled: false });
+        accounts.insert(Account {
+            name: "J\u{fc}rgen".into(),
+            nt_hash,
+            second_hash: None,
+            restriction: None,
+        });
         for (user, password, wanted) in [
             (&b"User"[..], "Password", Some("user")),
             (b"j\x81rgen", "m\u{fc}hle", Some("J\u{fc}rgen")),

@@ -168,7 +168,7 @@ impl ChannelPeer {
         }));
         let mut accounts = Accounts::default();
         let (name, nt_hash) = (USER.0.to_owned(), NtHash::from_password(USER.1));
-        accounts.insert(Account { name, nt_hash, second_hash: None, disabled: false });
+        accounts.insert(Account { name, nt_hash, second_hash: None, restriction: None });
         let (is_new, must_bind) = (matches!(what, Setup::New), matches!(what, Setup::Bind));
         let mut expected = if is_new { 0 } else { SESSION };
         loop {

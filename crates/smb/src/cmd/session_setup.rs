@@ -39,7 +39,8 @@ impl Credentials for Users<'_> {
         let found = self.0.user(user)?;
         let nt_hash = NtHash::from_bytes(found.nt_hash);
         let second_hash = found.second_hash.map(NtHash::from_bytes);
-        Some(Account { name: found.identity.name.clone(), nt_hash, second_hash, disabled: !found.enabled })
+        let (name, restriction) = (found.identity.name.clone(), found.restriction.clone());
+        Some(Account { name, nt_hash, second_hash, restriction })
     }
 }
 
@@ -325,7 +326,8 @@ impl LogOn<'_, '_> {
             let nobody = self.config.anonymous.then(|| (Arc::new(crate::config::nobody()), None));
             return nobody.ok_or(Stop::Fail(NtStatus::ACCESS_DENIED));
         }
-        let user = self.connection.server.user(&login.user).ok_or(NtStatus::LOGON_FAILURE)?;
+        let user = self.connection.server.user(&login.user).filter(|user| user.restriction.is_none());
+        let user = user.ok_or(NtStatus::LOGON_FAILURE)?;
         Ok((Arc::clone(&user.identity), user.key_of.clone()))
     }
 
@@ -510,7 +512,8 @@ fn status_of(why: &auth::Refusal) -> NtStatus {
         Refusal::OldResponse | Refusal::WrongCredentials => NtStatus::LOGON_FAILURE,
         // Only a client ends with these.
         Refusal::Rejected | Refusal::NoTicket(_) => NtStatus::LOGON_FAILURE,
-        Refusal::AccountDisabled => NtStatus::ACCOUNT_DISABLED,
+        // MS-ERREF 2.3.1: the name and the password are right.
+        Refusal::AccountRestriction(_) => NtStatus::ACCOUNT_RESTRICTION,
         Refusal::NtlmOff => NtStatus::NTLM_BLOCKED,
         Refusal::PassThrough(refusal) => match refusal.kind {
             PassThroughRefusalKind::WrongCredentials => NtStatus::LOGON_FAILURE,

@@ -64,6 +64,9 @@ pub enum PrincipalRefusal {
     /// The account is disabled.
     #[error("the account is disabled")]
     Disabled,
+    /// A local user may not log on.
+    #[error("{0}")]
+    Restricted(Arc<str>),
     /// The sources do not answer.
     #[error("{0}")]
     Unavailable(String),
@@ -76,6 +79,7 @@ impl PrincipalRefusal {
         match self {
             PrincipalRefusal::Unknown(_) => NtStatus::LOGON_FAILURE,
             PrincipalRefusal::Disabled => NtStatus::ACCOUNT_DISABLED,
+            PrincipalRefusal::Restricted(_) => NtStatus::ACCOUNT_RESTRICTION,
             PrincipalRefusal::Unavailable(_) => NtStatus::NO_LOGON_SERVERS,
         }
     }

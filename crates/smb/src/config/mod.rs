@@ -125,8 +125,8 @@ pub struct UserConfig {
     /// The account whose keys these passwords are. The user has full access to its shares, and none to
     /// others.
     pub key_of: Option<String>,
-    /// Whether the user may log on.
-    pub enabled: bool,
+    /// The reason why the user may not log on, for the log. `None` if the user may.
+    pub restriction: Option<Arc<str>>,
 }
 
 /// The host's users and groups. Descriptors use them for ids that the server does not know.

@@ -12,6 +12,17 @@ use assert_cmd::cargo::CommandCargoExt;
 
 pub use server::{PATIENCE, Server};
 
+/// The user id of this process, and of the servers that it starts. As root a server refuses users without an
+/// id.
+pub fn own_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The lines of a `[[user]]` that acts as this process.
+pub fn own_ids() -> String {
+    format!("uid = {}\ngid = {}\n", own_uid(), rustix::process::getegid().as_raw())
+}
+
 /// A directory to run the program in.
 pub struct ProgramDir {
     dir: tempfile::TempDir,

@@ -1,5 +1,6 @@
 //! A server process. It is started, is ready after that, and is killed when it is dropped.
 
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -34,6 +35,8 @@ impl Server {
         // The file exists only if a server was started there before.
         let _ = std::fs::remove_file(&notify);
         let notices = UnixDatagram::bind(&notify).unwrap();
+        // The command may run the server as another user.
+        std::fs::set_permissions(&notify, std::fs::Permissions::from_mode(0o777)).unwrap();
         notices.set_read_timeout(Some(PATIENCE)).unwrap();
         let output = std::fs::File::create(program_dir.path().join("output")).unwrap();
         let log = std::fs::File::create(program_dir.path().join("log")).unwrap();

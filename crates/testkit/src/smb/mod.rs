@@ -306,5 +306,5 @@ pub fn user(name: &str, password: &str, uid: u32) -> UserConfig {
         home: None,
     };
     let nt_hash = *NtHash::from_password(password).as_bytes();
-    UserConfig { identity: Arc::new(identity), nt_hash, second_hash: None, key_of: None, enabled: true }
+    UserConfig { identity: Arc::new(identity), nt_hash, second_hash: None, key_of: None, restriction: None }
 }

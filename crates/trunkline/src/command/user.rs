@@ -3,9 +3,8 @@
 use admin::{IdChange, Request, Response, UserChange, UserEntry};
 
 use super::control;
-use crate::cli::{HostId, HostUser, ListArgs, LocationArgs, UserCommand};
+use crate::cli::{HostId, ListArgs, LocationArgs, UserCommand};
 use crate::config::{Config, values};
-use crate::host::UserDatabase;
 use crate::state::StateDir;
 use crate::{password, principals};
 
@@ -27,13 +26,14 @@ pub fn run(command: UserCommand) -> anyhow::Result<()> {
             change_user(&location, change)?;
             password::warn_of_weakness(&name, &password);
             println!("user {name} added");
-            warn_of_root(&name, &host);
+            warn_of_restriction(&location, &name);
         }
         UserCommand::Set { name, uid, gid, location } => {
             let (uid, gid) = (id_change(uid), id_change(gid));
             let change = UserChange { name: name.clone(), add: false, nt_hash: None, uid, gid, admin: None };
             change_user(&location, change)?;
             println!("user {name} changed");
+            warn_of_restriction(&location, &name);
         }
         UserCommand::Passwd { name, password: from, location } => {
             let password = password::obtain(&name, from.password_file.as_deref())?;
@@ -65,16 +65,30 @@ fn id_change(wanted: Option<HostId>) -> IdChange {
     }
 }
 
-/// Tells the administrator that a new user acts as root, which is so without a host user of that name.
-fn warn_of_root(name: &str, host: &HostUser) {
-    let ids = || UserDatabase::of_host().ok()?.ids(name, host.uid, host.gid).ok();
-    let is_root = rustix::process::geteuid().is_root() && !host.admin;
-    if is_root && ids().is_some_and(|ids| ids.uid == 0) {
-        eprintln!(
-            "trunkline: warning: {name} acts as root on this host, as the host has no other id for that \
-             name; `trunkline user set {name} --uid N` gives it one"
-        );
+/// Tells the administrator that a user may not log on, which is so without an id on the host.
+fn warn_of_restriction(location: &LocationArgs, name: &str) {
+    // The change itself has been made, whatever else is wrong with the configuration.
+    let Ok(users) = users(location) else { return };
+    let named = users.into_iter().find(|user| user.name.to_lowercase() == name.to_lowercase());
+    if let Some(why) = named.and_then(|user| user.restriction) {
+        eprintln!("trunkline: warning: {why}");
     }
+}
+
+/// The users, by the running server or by the state.
+fn users(location: &LocationArgs) -> anyhow::Result<Vec<UserEntry>> {
+    let config = Config::load(&location.overrides())?;
+    let dir = &config.server.state_dir.value;
+    Ok(match control::ask(dir, &Request::Users)? {
+        Some(Response::Users(users)) => users,
+        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
+        None => match StateDir::open_existing(dir)? {
+            Some(state) => {
+                principals::resolve(&config, &state)?.iter().map(principals::LogonPrincipal::entry).collect()
+            }
+            None => Vec::new(),
+        },
+    })
 }
 
 fn change_user(location: &LocationArgs, change: UserChange) -> anyhow::Result<()> {
@@ -88,18 +102,7 @@ fn change_user(location: &LocationArgs, change: UserChange) -> anyhow::Result<()
 }
 
 fn list(args: &ListArgs) -> anyhow::Result<()> {
-    let config = Config::load(&args.location.overrides())?;
-    let dir = &config.server.state_dir.value;
-    let users: Vec<UserEntry> = match control::ask(dir, &Request::Users)? {
-        Some(Response::Users(users)) => users,
-        Some(_) => anyhow::bail!("the server sent an unexpected answer"),
-        None => match StateDir::open_existing(dir)? {
-            Some(state) => {
-                principals::resolve(&config, &state)?.iter().map(principals::LogonPrincipal::entry).collect()
-            }
-            None => Vec::new(),
-        },
-    };
+    let users = users(&args.location)?;
     if args.json {
         println!("{}", serde_json::to_string_pretty(&users)?);
         return Ok(());
@@ -107,7 +110,8 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
     let width = users.iter().map(|user| user.name.chars().count()).max().unwrap_or(0).max(4);
     println!("{:width$}  {:>10} {:>10}  {:5}  {:48}  PASSWORD FROM", "NAME", "UID", "GID", "ADMIN", "SID");
     for user in users {
-        let UserEntry { name, sid, uid, gid, admin, source } = user;
+        let UserEntry { name, sid, uid, gid, admin, restriction: _, source } = user;
+        let [uid, gid] = [uid, gid].map(|id| id.map_or_else(|| "none".to_owned(), |id| id.to_string()));
         let admin = if admin { "yes" } else { "no" };
         println!("{name:width$}  {uid:>10} {gid:>10}  {admin:5}  {sid:48}  {source}");
     }

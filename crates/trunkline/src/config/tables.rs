@@ -303,7 +303,8 @@ settings! {
         /// User id on the host.
         uid: u32 {
             HOST_ID, live,
-            unset "as root that of the host's user of that name, else the server's own"
+            unset "as root that of the host's user of that name (without one the user may not log on), else \
+                   the server's own"
         }
         /// Group id on the host.
         gid: u32 { HOST_ID, live, unset "that user's group" }

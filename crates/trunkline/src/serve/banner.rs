@@ -10,7 +10,9 @@ use super::listen::{AdminBound, BoundEndpoint, BoundListeners, NfsBound};
 use super::plan::ServePlan;
 use crate::config::endpoints::{EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::values::{self, Choice};
-use crate::config::{Share, ShareProtocol, homes};
+use crate::config::{Config, Share, ShareProtocol, homes};
+use crate::host::UserDatabase;
+use crate::host_ids::ShareOwner;
 use crate::state::store::StoredUser;
 use crate::state::{FIRST_PASSWORD, StateDir};
 use crate::{host, password, principals};
@@ -22,34 +24,42 @@ pub struct Credentials {
     password: Option<String>,
     /// The file that contains the password.
     file: String,
+    /// The owner of a share that the user acts as on the host, if the host does not know the user. Only known
+    /// right after the user was created.
+    acts_as: Option<ShareOwner>,
 }
 
 impl Credentials {
     /// Creates the first user, named `name` or after the program, and stores the password in the state
-    /// directory.
+    /// directory. If the server runs as root and the host has no user of that name, the user acts as the
+    /// owner of the first share that admits it.
     ///
     /// # Errors
     /// One line for the user.
-    pub fn make(state: &StateDir, name: Option<&str>) -> anyhow::Result<Credentials> {
+    pub fn make(state: &StateDir, name: Option<&str>, config: &Config) -> anyhow::Result<Credentials> {
         let name = name.unwrap_or("trunkline").to_owned();
         values::user_name(&name).map_err(|why| anyhow::anyhow!("--user: {why}"))?;
+        let is_known = UserDatabase::of_host()?.ids(&name, None, None)?.is_some();
+        let acts_as = if is_known { None } else { ShareOwner::of(config, &name) };
         let password = password::make()?;
         let file = state.write_file(FIRST_PASSWORD, format!("{password}\n{name}\n").as_bytes())?;
         let nt_hash = principals::nt_hash(&password);
         state.store().put_user(&StoredUser {
             name: name.clone(),
             nt_hash,
-            uid: None,
-            gid: None,
+            uid: acts_as.as_ref().map(|owner| owner.uid),
+            gid: acts_as.as_ref().map(|owner| owner.gid),
             admin: false,
         })?;
-        Ok(Credentials { name, password: Some(password), file: file.display().to_string() })
+        Ok(Credentials { name, password: Some(password), file: file.display().to_string(), acts_as })
     }
 
     /// One line for the user that was just created. It does not have the password.
     pub fn note(&self) -> String {
+        let acts_as = self.acts_as.as_ref();
+        let acts_as = acts_as.map_or_else(String::new, |owner| format!("; on this host it acts as {owner}"));
         format!(
-            "there was no user yet, so `{}` was created; the first line of {} is the password",
+            "there was no user yet, so `{}` was created; the first line of {} is the password{acts_as}",
             self.name, self.file
         )
     }
@@ -62,7 +72,8 @@ impl Credentials {
         let (password, name) = (lines.next()?, lines.next()?);
         let user = state.store().user(name).ok()??;
         let same = user.nt_hash == principals::nt_hash(password);
-        same.then(|| Credentials { name: user.name, password: None, file: file.display().to_string() })
+        let file = file.display().to_string();
+        same.then_some(Credentials { name: user.name, password: None, file, acts_as: None })
     }
 }
 
@@ -102,7 +113,7 @@ pub fn page(
         out.push_str("  no share yet; create one: trunkline share create NAME path=DIR users=USER=write\n");
     }
     if let Some(user) = user {
-        let Credentials { name, password, file } = user;
+        let Credentials { name, password, file, acts_as } = user;
         match password {
             Some(password) => {
                 let _ = write!(
@@ -114,6 +125,9 @@ pub fn page(
             None => {
                 let _ = write!(out, "\n  user      {name}\n  password  the first line of {file}\n");
             }
+        }
+        if let Some(owner) = acts_as {
+            let _ = writeln!(out, "  acts as   {owner}; `trunkline user set {name} --uid N` changes that");
         }
         let _ = writeln!(
             out,
@@ -348,9 +362,7 @@ mod tests {
             name: name.to_owned(),
             nt_hash: principals::nt_hash("x"),
             sid: String::new(),
-            uid: 1,
-            gid: 1,
-            groups: Vec::new(),
+            ids: None,
             admin: false,
             password_from: crate::principals::PasswordFrom::State,
             second_hash: None,
@@ -379,7 +391,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let state = StateDir::open(&dir.path().join("s")).unwrap();
         assert!(Credentials::kept(&state).is_none());
-        let made = Credentials::make(&state, Some("ann")).unwrap();
+        let config = crate::config::read::parse("t", "", dir.path()).unwrap();
+        let made = Credentials::make(&state, Some("ann"), &config).unwrap();
         assert!(made.password.is_some());
         let kept = Credentials::kept(&state).unwrap();
         assert_eq!((kept.name.as_str(), kept.password, kept.file), ("ann", None, made.file));
@@ -387,6 +400,6 @@ mod tests {
         ann.nt_hash = principals::nt_hash("another");
         state.store().put_user(&ann).unwrap();
         assert!(Credentials::kept(&state).is_none());
-        assert!(Credentials::make(&state, Some("a/b")).is_err());
+        assert!(Credentials::make(&state, Some("a/b"), &config).is_err());
     }
 }

@@ -22,6 +22,7 @@ use admin::{
 };
 use tokio::sync::Notify;
 
+use super::access;
 use super::banner::Credentials;
 use super::health::{CheckedShares, ShareCheck};
 use super::plan::ServePlan;
@@ -160,6 +161,7 @@ impl Control {
         }
         let file_token = FileToken::read(&self.state, &config).map_err(|e| e.to_string())?;
         self.serve(&mut current, config)?;
+        access::warn_of_users_without_ids(&current.plan.principals);
         self.tokens.set_file(file_token);
         if let Err(error) = self.state.accept_changes(sources.changes.as_deref()) {
             tracing::warn!(%error, "the next start will report that the file of changes differs from the \
@@ -191,7 +193,7 @@ impl Control {
             return None;
         }
         let config = current.plan.config.clone();
-        let made = Credentials::make(&self.state, None).map_err(|why| format!("{why:#}"));
+        let made = Credentials::make(&self.state, None, &config).map_err(|why| format!("{why:#}"));
         let served = made.and_then(|made| self.serve(current, config).map(|()| made.note()));
         Some(served.unwrap_or_else(|why| format!("nobody may log on; use `trunkline user add`: {why}")))
     }

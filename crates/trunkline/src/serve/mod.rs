@@ -61,6 +61,7 @@ pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
     rustix::process::umask(rustix::fs::Mode::empty());
     access::warn_of_unwritable(&config);
     let principals = principals::resolve(&config, &state)?;
+    access::warn_of_users_without_ids(&principals);
     let plan = ServePlan::new(config, principals, &state);
     print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
     let tokens = Tokens::new(FileToken::read(&state, &plan.config)?);
@@ -136,7 +137,7 @@ impl Setup {
         // A server without shares gets its users on the admin page.
         let is_empty = stored.is_empty() && config.users.is_empty();
         let first_user = if is_empty && !config.shares.is_empty() {
-            Some(Credentials::make(&state, overrides.users.first().map(String::as_str))?)
+            Some(Credentials::make(&state, overrides.users.first().map(String::as_str), &config)?)
         } else {
             Credentials::kept(&state)
         };

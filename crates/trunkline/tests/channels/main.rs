@@ -13,7 +13,7 @@ use client::smb::{ChannelOptions, Options};
 use smb_wire::NtStatus;
 use smb_wire::negotiate::Dialect;
 use testkit::channels;
-use testkit::program::{ProgramDir, Server};
+use testkit::program::{ProgramDir, Server, own_ids};
 use testkit::samba::USER;
 
 /// A running server with the share `files`; killed when dropped.
@@ -42,9 +42,10 @@ impl MultichannelServer {
         std::fs::create_dir(program.path().join("files")).unwrap();
         let config = format!(
             "[server]\nlisten = [\"{listen}\"]\nsmb_port = 0\ndiscovery = false\n{settings}\n\
-             [[user]]\nname = \"{}\"\npassword_file = \"password\"\n\
+             [[user]]\nname = \"{}\"\npassword_file = \"password\"\n{}\
              [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\n{of_share}\n",
-            USER.0
+            USER.0,
+            own_ids()
         );
         program.write("trunkline.toml", &config);
         let mut running =

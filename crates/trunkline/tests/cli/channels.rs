@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use client::smb::{ChannelOptions, Connection, Credentials, Options, Session};
 use serde_json::Value;
-use testkit::program::{PATIENCE, ProgramDir, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server, own_ids};
 
 use crate::running::{json, start};
 
@@ -14,7 +14,7 @@ fn serve(settings: &str) -> (ProgramDir, Server, SocketAddr) {
     let program = ProgramDir::new();
     program.write("docs/file", "content");
     program.write("pw", "secret\n");
-    let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
+    let user = format!("[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n{}", own_ids());
     let share = "[share.docs]\npath = \"docs\"\naccount = \"team\"\nusers.ann = \"write\"\n";
     program.write("t.toml", &format!("[server]\nname = \"files\"\n{settings}\n{user}{share}"));
     let running = start(&program, "--config t.toml --no-discovery");

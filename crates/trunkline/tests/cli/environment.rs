@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use testkit::program::{ProgramDir, Server};
+use testkit::program::{ProgramDir, Server, own_uid};
 
 use super::running::json;
 
@@ -51,6 +51,30 @@ fn a_server_is_configured_by_variables_and_shows_them_without_the_password() {
         let holds = bytes.windows(PASSWORD.len()).any(|part| part == PASSWORD.as_bytes());
         assert!(!holds, "the password is in {}", name.display());
     }
+}
+
+#[test]
+fn a_user_of_variables_acts_as_the_owner_of_the_share_unless_a_variable_names_another() {
+    let program = ProgramDir::new();
+    program.write("docs/file", "text");
+    let path = program.path().join("docs");
+    let owner = if own_uid() == 0 { 61_234 } else { own_uid() };
+    std::os::unix::fs::chown(&path, Some(owner), Some(owner)).unwrap();
+    let path = path.display().to_string();
+    let mut variables = vec![
+        ("SERVER_LISTEN", "127.0.0.1"),
+        ("SERVER_SMB_PORT", "0"),
+        ("SHARE_DOCS_PATH", &path),
+        ("SHARE_DOCS_USERS", "ann=write"),
+        ("USER_ANN_PASSWORD", PASSWORD),
+    ];
+    let uid = |variables: &[(&str, &str)]| {
+        let _running = Server::start_as(&program, with_variables(&program, "serve", variables));
+        json(&program, "user list --json")[0]["uid"].as_u64().unwrap()
+    };
+    assert_eq!(uid(&variables), u64::from(owner));
+    variables.push(("USER_ANN_UID", "7"));
+    assert_eq!(uid(&variables), 7);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::process::Command;
 use client::smb::ChannelOptions;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::Value;
-use testkit::program::{ProgramDir, Server};
+use testkit::program::{ProgramDir, Server, own_uid};
 
 use crate::channels::{log_on, run, shown};
 use crate::running::json;
@@ -53,7 +53,7 @@ fn an_interface_that_comes_later_is_offered_and_one_that_goes_is_not() {
     }
     let program = ProgramDir::new();
     program.write("docs/file", "content");
-    program.run_with("user add ann", "secret\n").success();
+    program.run_with(&format!("user add ann --uid {}", own_uid()), "secret\n").success();
     let server = apart(&program.trunkline("serve docs --listen 0.0.0.0 --smb-port 0 --no-discovery"));
     let running = Server::start_as(&program, server);
     let listen = json(&program, "status --json")["server"]["listen"][0].as_str().unwrap().to_owned();

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::net::TcpStream;
 use std::process::Command;
 
-use testkit::program::{PATIENCE, ProgramDir, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server, own_ids, own_uid};
 
 /// Starts `serve` with `line` in `program`, and waits until it is ready.
 pub fn start(program: &ProgramDir, line: &str) -> Server {
@@ -108,7 +108,7 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
     program.write("docs/file", "");
     program.write("more/file", "");
     program.write("pw", "secret\n");
-    let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
+    let user = format!("[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n{}", own_ids());
     let share = |name: &str| {
         format!("[share.{name}]\npath = \"{name}\"\ncontinuously_available = true\nusers.ann = \"write\"\n")
     };
@@ -143,6 +143,20 @@ fn what_the_server_makes_for_itself_is_its_owners_alone_whatever_mask_it_has() {
     assert!(made.len() > 1 && made.iter().all(|(_, mode)| mode & 0o022 == 0), "{made:?}");
 }
 
+/// As root the first user acts as the owner of the directory, since the host has no user of that name.
+#[test]
+fn the_first_user_acts_as_the_owner_of_the_directory() {
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    let owner = if own_uid() == 0 { 61_234 } else { own_uid() };
+    std::os::unix::fs::chown(program.path().join("docs"), Some(owner), Some(owner)).unwrap();
+    let _running = start(&program, "docs --user first-one");
+    assert_eq!(json(&program, "user list --json")[0]["uid"], owner);
+    let page = text(&program, "output");
+    let said = format!("acts as   uid {owner}, the owner of {}/docs;", program.path().display());
+    assert_eq!(page.contains(&said), own_uid() == 0, "{page}");
+}
+
 #[test]
 fn users_of_a_running_server_are_changed_through_it() {
     let program = ProgramDir::new();
@@ -168,7 +182,7 @@ fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
     program.write("docs/file", "");
     program.write("more/file", "");
     program.write("pw", "secret\n");
-    let user = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n";
+    let user = format!("[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n{}", own_ids());
     let share = |name: &str| format!("[share.{name}]\npath = \"{name}\"\nusers.ann = \"write\"\n");
     program.write("t.toml", &format!("{user}{}", share("docs")));
     let running = start(&program, "--config t.toml --no-discovery");
@@ -252,7 +266,7 @@ fn a_start_waits_for_the_disk_no_more_often_with_many_shares_than_with_few() {
     let first_start = |shares: usize| {
         let program = ProgramDir::new();
         program.write("pw", "secret\n");
-        let mut config = "[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n".to_owned();
+        let mut config = format!("[[user]]\nname = \"ann\"\npassword_file = \"pw\"\n{}", own_ids());
         for number in 0..shares {
             program.write(&format!("shares/{number}/file"), "");
             config += &format!(

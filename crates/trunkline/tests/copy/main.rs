@@ -18,7 +18,7 @@ use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use testkit::program::{ProgramDir, Server};
+use testkit::program::{ProgramDir, Server, own_ids};
 
 /// The maximum duration of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -52,10 +52,11 @@ impl CopyTestServer {
             &format!(
                 "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
                  {settings}\
-                 [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
+                 [[user]]\nname = \"ann\"\npassword_file = \"password\"\n{}\
                  [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
                  \"nfs\"]\n\
-                 root_squash = \"none\"\nnfs_secure_port = false\n"
+                 root_squash = \"none\"\nnfs_secure_port = false\n",
+                own_ids()
             ),
         );
         CopyTestServer { server: Server::start(&program), program }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use peers::FaultyPeer;
 use serde_json::Value;
-use testkit::program::{ProgramDir, Server};
+use testkit::program::{ProgramDir, Server, own_ids};
 
 /// The maximum duration of any step.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,10 +36,11 @@ impl DoctorTestServer {
             &format!(
                 "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
                  {server}\n\
-                 [[user]]\nname = \"ann\"\npassword_file = \"password\"\n\
+                 [[user]]\nname = \"ann\"\npassword_file = \"password\"\n{}\
                  [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
                  \"nfs\"]\n\
-                 root_squash = \"none\"\nnfs_secure_port = false\n{share}\n"
+                 root_squash = \"none\"\nnfs_secure_port = false\n{share}\n",
+                own_ids()
             ),
         );
         DoctorTestServer { _server: Server::start(&program), program }

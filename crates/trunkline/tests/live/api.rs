@@ -10,7 +10,7 @@ use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use serde_json::{Value, json};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
-use testkit::program::PATIENCE;
+use testkit::program::{PATIENCE, own_uid};
 
 use crate::{LiveServer, work_on};
 
@@ -225,7 +225,13 @@ async fn a_user_is_added_changed_and_removed_and_the_password_stands_nowhere() {
     let (first, second) = ("correct horse battery", "staple another way");
     let (status, _, added) =
         api.ask("POST", "users", "*", Some(json!({"name": "Zoe", "password": first}))).await;
-    assert_eq!((status, &added["user"]["name"], &added["notes"]), (201, &json!("Zoe"), &json!([])));
+    assert_eq!((status, &added["user"]["name"]), (201, &json!("Zoe")));
+    // As root the answer says that she may not log on without a uid.
+    let (is_root, restriction) = (own_uid() == 0, &added["user"]["restriction"]);
+    assert_eq!((added["user"]["uid"].is_null(), restriction.is_string()), (is_root, is_root), "{added}");
+    assert_eq!((added["notes"].get(0), logs_on(first).await), (is_root.then_some(restriction), !is_root));
+    let (status, _, set) = api.ask("PATCH", "users/zoe", "*", Some(json!({"uid": own_uid()}))).await;
+    assert_eq!((status, &set["user"]["uid"], &set["notes"]), (200, &json!(own_uid()), &json!([])));
     assert!(logs_on(first).await);
     let (status, _, _) = api.ask("PATCH", "users/zoe", "*", Some(json!({"password": second}))).await;
     assert_eq!(status, 200);

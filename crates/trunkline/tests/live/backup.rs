@@ -8,6 +8,8 @@ use client::nfs::{Client, Creation};
 use client::smb::OpenOptions;
 use smb_wire::create::Disposition;
 
+use testkit::program::own_uid;
+
 use crate::LiveServer;
 
 /// Copies the files below a directory as a file backup does: they get other inode numbers.
@@ -25,7 +27,7 @@ fn entries(dir: &Path, fits: impl Fn(&str) -> bool) -> Vec<PathBuf> {
 async fn a_server_that_burnt_down_is_restored_from_its_files_and_a_backup() {
     let mut server = LiveServer::start();
     let dir = server.program.path().to_owned();
-    server.says("user add bob --password-file password").await;
+    server.says(&format!("user add bob --password-file password --uid {}", own_uid())).await;
     server.says("share create made path=made users=bob=full").await;
     {
         let session = server.log_on().await;

@@ -9,16 +9,19 @@ use client::smb::{ChannelOptions, OpenOptions, Tree};
 use nfs_wire::NfsStat;
 use smb_wire::NtStatus;
 use smb_wire::create::{Disposition, ShareAccess};
-use testkit::program::Server;
+use testkit::program::{Server, own_ids, own_uid};
 
 use crate::LiveServer;
 
-/// More lines for the server: the user bob, and no share.
-const BOB: &str = "[[user]]\nname = \"Bob\"\npassword_file = \"password\"\n";
+/// A user of the host's user who runs the test.
+fn user(name: &str) -> String {
+    format!("[[user]]\nname = \"{name}\"\npassword_file = \"password\"\n{}", own_ids())
+}
 
 impl LiveServer {
+    /// A server with the user bob, and no home share.
     fn with_bob(more: &str) -> LiveServer {
-        LiveServer::start_as(&format!("{BOB}{more}"), |serve| serve)
+        LiveServer::start_as(&format!("{}{more}", user("Bob")), |serve| serve)
     }
 
     async fn share_of(&self, user: &str, share: &str) -> Result<Tree, client::Error> {
@@ -165,7 +168,7 @@ async fn a_session_over_two_connections_stays_in_its_home() {
 #[tokio::test]
 async fn the_open_session_of_a_removed_user_is_ended() {
     let server = LiveServer::with_bob("");
-    server.says("user add carl --password-file password").await;
+    server.says(&format!("user add carl --password-file password --uid {}", own_uid())).await;
     server.says("share create home path=made/{user} create_home=on users=*=full").await;
     let [anna, carl] =
         [server.share_of("anna", "home").await.unwrap(), server.share_of("carl", "home").await.unwrap()];
@@ -183,8 +186,7 @@ async fn the_open_session_of_a_removed_user_is_ended() {
 #[tokio::test]
 async fn homes_of_many_users_leave_nothing_behind() {
     const USERS: usize = 100;
-    let user = |n: usize| format!("[[user]]\nname = \"u{n}\"\npassword_file = \"password\"\n");
-    let users: String = (0..USERS).map(user).collect();
+    let users: String = (0..USERS).map(|n| user(&format!("u{n}"))).collect();
     let server = LiveServer::with_bob(&users);
     server.says("share create home path=made/{user} create_home=on users=*=full").await;
     let volumes = || std::fs::read_dir(server.program.path().join("state/volumes")).unwrap().count();

@@ -6,6 +6,7 @@ mod api;
 mod backup;
 mod backup_under_load;
 mod homes;
+mod host_ids;
 mod lifecycle;
 mod missing_state;
 mod recycle;
@@ -25,7 +26,7 @@ use nfs_wire::NfsStat;
 use serde_json::Value;
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
-use testkit::program::{ProgramDir, Server};
+use testkit::program::{ProgramDir, Server, own_ids, own_uid};
 
 /// A running server with the share `files` for both protocols; killed when dropped.
 struct LiveServer {
@@ -53,10 +54,11 @@ impl LiveServer {
             &format!(
                 "# Kept as it is.\n[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\n\
                       discovery = false\n\
-             [admin]\nlisten = \"127.0.0.1:0\"\n[[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
+             [admin]\nlisten = \"127.0.0.1:0\"\n[[user]]\nname = \"anna\"\npassword_file = \"password\"\n{}\
              [share.files]\npath = \"files\"\nusers = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \
              \"nfs\"]\n\
-             nfs_secure_port = false\nroot_squash = \"none\"\n{more}"
+             nfs_secure_port = false\nroot_squash = \"none\"\n{more}",
+                own_ids()
             ),
         );
         let here = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -358,7 +360,7 @@ async fn a_session_ends_when_its_name_becomes_somebody_elses() {
     let by_key = server.log_on_as("lab", key).await;
     by_key.connect("files").await.unwrap();
     server.program.write("another", "a password");
-    server.says("user add lab --password-file another").await;
+    server.says(&format!("user add lab --password-file another --uid {}", own_uid())).await;
     server.is_left().await;
     // The reverse: the account's keys are valid again when the user is removed.
     let by_password = server.log_on_as("lab", "a password").await;

@@ -13,7 +13,7 @@ use client::Bytes;
 use client::nfs::{Client, Creation};
 use client::smb::{Connection, Credentials, OpenOptions, Options, Session};
 use smb_wire::create::Disposition;
-use testkit::program::{PATIENCE, ProgramDir, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server, own_ids};
 
 /// A running server with two shares for both protocols; killed when dropped.
 struct TransactionsServer {
@@ -38,7 +38,8 @@ impl TransactionsServer {
         };
         let config = format!(
             "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
-             [[user]]\nname = \"anna\"\npassword_file = \"password\"\n{}{}{settings}",
+             [[user]]\nname = \"anna\"\npassword_file = \"password\"\n{}{}{}{settings}",
+            own_ids(),
             share("files"),
             share("others")
         );

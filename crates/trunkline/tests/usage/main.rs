@@ -12,7 +12,7 @@ use client::{Bytes, Error};
 use smb_wire::NtStatus;
 use smb_wire::create::Disposition;
 use smb_wire::query_info::InfoType;
-use testkit::program::{PATIENCE, ProgramDir, Server};
+use testkit::program::{PATIENCE, ProgramDir, Server, own_ids};
 
 const GIB: u64 = 1 << 30;
 
@@ -27,11 +27,12 @@ struct UsageServer {
 fn write_config(program: &ProgramDir, gib: u64) {
     let config = format!(
         "[server]\nlisten = [\"127.0.0.1\"]\nsmb_port = 0\nnfs_port = 0\ndiscovery = false\n\
-         [[user]]\nname = \"anna\"\npassword_file = \"password\"\n\
+         [[user]]\nname = \"anna\"\npassword_file = \"password\"\n{}\
          [account.lab]\nkind = \"premium\"\nformula = \"v2\"\n\
          [share.files]\npath = \"files\"\naccount = \"lab\"\nprovisioned_gib = {gib}\n\
          users = {{ \"*\" = \"full\" }}\nprotocols = [\"smb\", \"nfs\"]\nnfs_secure_port = false\n\
-         root_squash = \"none\"\n"
+         root_squash = \"none\"\n",
+        own_ids()
     );
     program.write("trunkline.toml", &config);
 }

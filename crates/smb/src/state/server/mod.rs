@@ -130,7 +130,8 @@ impl Server {
     /// Whether exactly this user may log on. Another user may have the name by now, such as an account that
     /// has keys now.
     pub fn is_current_user(&self, identity: &Identity) -> bool {
-        self.user(&identity.name).is_some_and(|user| user.identity.sid == identity.sid)
+        self.user(&identity.name)
+            .is_some_and(|user| user.identity.sid == identity.sid && user.restriction.is_none())
     }
 
     /// All users.

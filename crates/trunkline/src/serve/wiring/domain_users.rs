@@ -19,7 +19,7 @@ use volume::security::{Rights, Sid, well_known};
 
 use crate::config::Domain;
 use crate::domain::accounts::{self, DirectoryAccess};
-use crate::host;
+use crate::host::{self, Ids};
 use crate::principals::LogonPrincipal;
 
 /// The ids of the domain's users and groups, and the resolver that knows them.
@@ -144,8 +144,10 @@ impl DomainIds {
 /// Refuses a mapping that gives an id of this host to an account of the domain. An id with two owners would
 /// give one of them the files of the other.
 fn check_owners(mapping: &IdMapping, local: &[LogonPrincipal], host: &HostNames) -> Result<(), String> {
-    let locals =
-        local.iter().map(|user| (&user.name, [vec![user.uid, user.gid], user.groups.clone()].concat()));
+    let locals = local.iter().filter_map(|user| {
+        let ids = user.ids.as_ref()?;
+        Some((&user.name, [vec![ids.uid, ids.gid], ids.groups.clone()].concat()))
+    });
     let hosts = host.users.iter().chain(&host.groups).map(|(name, id)| (name, vec![*id]));
     let mut taken = locals.chain(hosts).flat_map(|(name, ids)| ids.into_iter().map(move |id| (name, id)));
     match taken.find(|(_, id)| accounts::covers(mapping, *id)) {
@@ -169,8 +171,8 @@ fn check_owners(mapping: &IdMapping, local: &[LogonPrincipal], host: &HostNames)
 
 fn local_user(user: &LogonPrincipal) -> Option<LocalUser> {
     let sid = user.sid.parse().ok()?;
-    let (name, groups) = (user.name.clone(), user.groups.clone());
-    Some(LocalUser { name, sid, uid: user.uid, gid: user.gid, groups })
+    let Ids { uid, gid, groups } = user.ids.clone()?;
+    Some(LocalUser { name: user.name.clone(), sid, uid, gid, groups })
 }
 
 /// The identity of a user of the domain for the engine.
@@ -426,7 +428,7 @@ mod tests {
             nt_hash: [0; 16],
             second_hash: None,
             key_of: None,
-            enabled: true,
+            restriction: None,
         }];
         let machine = sid("S-1-5-21-7-7-7");
         let mut source = DomainUsers::new(&settings(SETTINGS), ids(SETTINGS), machine, &users);
@@ -527,9 +529,7 @@ mod tests {
             name: "ann".to_owned(),
             nt_hash: admin::NtHash([0; 16]),
             sid: "S-1-5-21-9-9-9-1000".to_owned(),
-            uid: 1000,
-            gid: 100,
-            groups: vec![7],
+            ids: Some(Ids { uid: 1000, gid: 100, groups: vec![7] }),
             admin: false,
             password_from: crate::principals::PasswordFrom::State,
             second_hash: None,
@@ -543,7 +543,7 @@ mod tests {
         assert_eq!((ids.id(&bob, IdKind::User), ids.sid(101_104, IdKind::User)), (Some(101_104), Some(bob)));
         let other = ids.id(&sid("S-1-5-21-9-9-9-1000"), IdKind::User);
         assert_eq!((other, ids.sid(1000, IdKind::User)), (None, None));
-        local.groups = vec![101_104];
+        local.ids = Some(Ids { uid: 1000, gid: 100, groups: vec![101_104] });
         assert!(of(&local).unwrap_err().contains("has the id 101104, which `ann` of this host has"));
     }
 }

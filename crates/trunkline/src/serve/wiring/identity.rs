@@ -11,7 +11,7 @@ use volume::security::{Rights, Sid, well_known};
 
 use super::super::plan::ServePlan;
 use super::domain_users::DomainIds;
-use crate::host;
+use crate::host::{self, Ids};
 use crate::principals::LogonPrincipal;
 use crate::state::store;
 
@@ -54,15 +54,13 @@ impl IdentityMap {
         for principal in principals {
             let sid: Sid =
                 principal.sid.parse().map_err(|e| format!("`sid` of user `{}`: {e}", principal.name))?;
-            by_sid.insert(sid, principal.uid);
             names.insert(sid, principal.name.clone());
-            if principal.key_of.is_none() {
-                holders.entry(principal.uid).or_default().push(sid);
-                by_name.insert(principal.name.to_lowercase(), principal.uid);
-            }
-            if own_uid == 0 && principal.uid == 0 && !principal.admin {
-                tracing::warn!(user = %principal.name, "acts as root on the host; give the user a `uid` to \
-                                                        change that");
+            if let Some(ids) = &principal.ids {
+                by_sid.insert(sid, ids.uid);
+                if principal.key_of.is_none() {
+                    holders.entry(ids.uid).or_default().push(sid);
+                    by_name.insert(principal.name.to_lowercase(), ids.uid);
+                }
             }
             let identity = identity(principal, sid, server, own_uid);
             users.push(smb::UserConfig {
@@ -70,7 +68,7 @@ impl IdentityMap {
                 nt_hash: principal.nt_hash.0,
                 second_hash: principal.second_hash.as_ref().map(|hash| hash.0),
                 key_of: principal.key_of.clone(),
-                enabled: true,
+                restriction: principal.restriction().map(Arc::from),
             });
         }
         // If several users share a host user, its id maps to none of them. Each of them has its SID as a
@@ -99,7 +97,7 @@ impl IdentityMap {
     /// if it is none of this server.
     pub fn restored(&self, sid: &Sid) -> Option<Arc<Identity>> {
         match self.users.iter().find(|user| user.identity.sid == *sid) {
-            Some(user) => user.enabled.then(|| Arc::clone(&user.identity)),
+            Some(user) => user.restriction.is_none().then(|| Arc::clone(&user.identity)),
             None => self.domain_ids.as_ref()?.restored(sid),
         }
     }
@@ -237,24 +235,25 @@ fn identity(principal: &LogonPrincipal, sid: Sid, server: &store::Identity, own_
         well_known::NETWORK,
         well_known::AUTHENTICATED_USERS,
         well_known::USERS,
-        Sid::unix_user(principal.uid),
-        Sid::unix_group(principal.gid),
     ];
-    groups.extend(principal.groups.iter().map(|gid| Sid::unix_group(*gid)));
+    // A user without ids has no session. These are the numbers of nobody.
+    let none = || Ids { uid: smb::nobody().uid, gid: smb::nobody().gid, groups: Vec::new() };
+    let Ids { uid, gid, groups: host_groups } = principal.ids.clone().unwrap_or_else(none);
+    groups.extend([Sid::unix_user(uid), Sid::unix_group(gid)]);
+    groups.extend(host_groups.iter().map(|gid| Sid::unix_group(*gid)));
     if principal.admin {
         groups.push(well_known::ADMINISTRATORS);
     }
     // Only root can act for other users. An administrator acts as the server itself.
-    let acts = own_uid == 0 && principal.uid != 0 && !principal.admin;
-    let actor =
-        acts.then(|| Actor { uid: principal.uid, gid: principal.gid, groups: principal.groups.clone() });
+    let acts = own_uid == 0 && uid != 0 && !principal.admin;
+    let actor = acts.then(|| Actor { uid, gid, groups: host_groups.clone() });
     Identity {
         name: principal.name.clone(),
         sid,
         groups,
-        uid: principal.uid,
-        gid: principal.gid,
-        host_groups: principal.groups.clone(),
+        uid,
+        gid,
+        host_groups,
         actor,
         administrator: principal.admin,
         // A client with an account's key owns all files on the account's shares.
@@ -273,9 +272,7 @@ mod tests {
             name: name.to_owned(),
             nt_hash: admin::NtHash([0; 16]),
             sid: format!("S-1-5-21-1-2-3-{rid}"),
-            uid,
-            gid: 100,
-            groups: vec![7],
+            ids: Some(Ids { uid, gid: 100, groups: vec![7] }),
             admin: false,
             password_from: crate::principals::PasswordFrom::State,
             second_hash: None,

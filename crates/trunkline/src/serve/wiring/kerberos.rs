@@ -163,7 +163,10 @@ impl PrincipalResolver for RealmUsers {
                 "is not the local user `{local}`: in a realm that is no Active Directory the case counts"
             )));
         }
-        if user.enabled { Ok(Arc::clone(&user.identity)) } else { Err(PrincipalRefusal::Disabled) }
+        match &user.restriction {
+            None => Ok(Arc::clone(&user.identity)),
+            Some(why) => Err(PrincipalRefusal::Restricted(Arc::clone(why))),
+        }
     }
 
     fn resolve_account(&self, account: &DomainAccount) -> Result<Arc<Identity>, PrincipalRefusal> {
@@ -216,10 +219,10 @@ mod tests {
     use super::*;
     use crate::config::read;
 
-    fn user(name: &str, key_of: Option<&str>, enabled: bool) -> UserConfig {
+    fn user(name: &str, key_of: Option<&str>, restriction: Option<&str>) -> UserConfig {
         let identity = Arc::new(Identity { name: name.to_owned(), ..smb::nobody() });
-        let key_of = key_of.map(str::to_owned);
-        UserConfig { identity, nt_hash: [0; 16], second_hash: None, key_of, enabled }
+        let (key_of, restriction) = (key_of.map(str::to_owned), restriction.map(Arc::from));
+        UserConfig { identity, nt_hash: [0; 16], second_hash: None, key_of, restriction }
     }
 
     fn resolve(principal: &str) -> Result<String, PrincipalRefusal> {
@@ -232,7 +235,8 @@ mod tests {
         service: &str,
         pac: Option<Vec<u8>>,
     ) -> Result<String, PrincipalRefusal> {
-        let users = [user("Ann", None, true), user("lab", Some("lab"), true), user("eve", None, false)];
+        let users =
+            [user("Ann", None, None), user("lab", Some("lab"), None), user("eve", None, Some("no uid"))];
         let ticket = KerberosTicket {
             principal: principal.to_owned(),
             service: service.to_owned(),
@@ -255,7 +259,7 @@ mod tests {
         // MIT's KDC may have `ann` too, and that is somebody else.
         let why = resolve("ann@EXAMPLE.NET").unwrap_err().to_string();
         assert!(why.starts_with("`ann@EXAMPLE.NET` is not the local user `Ann`: "), "{why}");
-        assert_eq!(resolve("eve@EXAMPLE.NET"), Err(PrincipalRefusal::Disabled));
+        assert_eq!(resolve("eve@EXAMPLE.NET"), Err(PrincipalRefusal::Restricted("no uid".into())));
         for other in [
             "ann@OTHER.NET",
             "ann@example.net",

@@ -54,12 +54,14 @@ fn of_host(users: &[smb::UserConfig]) -> Result<Arc<Resolver>, String> {
     let settings = Settings::new(Domains::default(), IdMapping::Host);
     let source = HostSource { accounts, domains: Arc::clone(&settings.domains) };
     let resolver = Resolver::new(settings, None, Some(Arc::new(source)), clock);
-    let local = users.iter().filter(|user| user.key_of.is_none()).map(|user| LocalUser {
-        name: user.identity.name.clone(),
-        sid: user.identity.sid,
-        uid: user.identity.uid,
-        gid: user.identity.gid,
-        groups: user.identity.host_groups.clone(),
+    let local = users.iter().filter(|user| user.key_of.is_none() && user.restriction.is_none()).map(|user| {
+        LocalUser {
+            name: user.identity.name.clone(),
+            sid: user.identity.sid,
+            uid: user.identity.uid,
+            gid: user.identity.gid,
+            groups: user.identity.host_groups.clone(),
+        }
     });
     resolver.set_local_users(LocalUsers::new(&local.collect::<Vec<_>>()));
     Ok(Arc::new(resolver))
@@ -86,7 +88,7 @@ mod tests {
             nt_hash: [0; 16],
             second_hash: None,
             key_of: None,
-            enabled: true,
+            restriction: None,
         };
         let gids = ResolvedGids { domain: None, host: of_host(&[ann]).unwrap() };
         let found = gids.groups(4_000_000_001).unwrap().unwrap();
