@@ -82,8 +82,8 @@ impl Args {
     /// user.
     ///
     /// # Errors
-    /// If a file cannot be read, if a target cannot be examined, if `--kerberos` has no meaning for any target,
-    /// or an error of `ask`.
+    /// If a file cannot be read, if a target cannot be examined, if `--kerberos` has no meaning for any
+    /// target, or an error of `ask`.
     pub fn passwords(&self, ask: &dyn Fn(&str) -> Result<String, Error>) -> Result<Vec<String>, Error> {
         if self.tickets.kerberos && !self.targets.iter().any(|target| target.scheme == Scheme::Smb) {
             let text = "--kerberos goes with smb://, and no target is one; leave it out";

@@ -2,7 +2,8 @@
 //!
 //! Start with [`Resolver`]: it asks the sources in order and remembers what they say. [`mapping`] is the way
 //! from SIDs to uids and gids, [`names`] that from texts to accounts. [`host`] is the host's own user
-//! database, [`ldap`] the directory, [`bounded_calls`] runs what may hang, [`winbind`] the daemon that judges the NTLM responses of its users.
+//! database, [`ldap`] the directory, [`bounded_calls`] runs what may hang, [`winbind`] the daemon that judges
+//! the NTLM responses of its users.
 //!
 //! Whichever way a person is found, the record has the same SID, uid and principal. `tests/model.rs` says so.
 

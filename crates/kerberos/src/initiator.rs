@@ -69,8 +69,8 @@ impl InitiatorContext {
         Ok(InitiatorContext { credentials: Arc::clone(credentials), target, context, channel: None })
     }
 
-    /// The log-on within a channel that protects the messages, such as TLS, with the bindings to it (RFC 5929).
-    /// It asks for no protection of its own.
+    /// The log-on within a channel that protects the messages, such as TLS, with the bindings to it (RFC
+    /// 5929). It asks for no protection of its own.
     #[must_use]
     pub fn within(self, channel: Vec<u8>) -> InitiatorContext {
         InitiatorContext { channel: Some(channel), ..self }

@@ -546,8 +546,8 @@ impl Context {
         })
     }
 
-    /// Takes the acceptor's token, or begins without one (gss_init_sec_context). `channel` are the bindings to
-    /// the channel below (RFC 5056).
+    /// Takes the acceptor's token, or begins without one (gss_init_sec_context). `channel` are the bindings
+    /// to the channel below (RFC 5056).
     pub(crate) fn initiate(
         &mut self,
         (credential, target): (&Credential, &Name),

@@ -109,7 +109,9 @@ pub(crate) fn check_ticket(connection: &Connection, request: &Request<'_>) -> Re
     if request.resumed || !session.has_expired(request.now) {
         return Ok(());
     }
-    connection.server.ticket_ends.note_expired(session);
+    if session.tell_expiry() {
+        connection.server.ticket_ends.note_expired();
+    }
     Err(Stop::Fail(NtStatus::NETWORK_SESSION_EXPIRED))
 }
 

@@ -222,7 +222,8 @@ fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
 #[derive(Debug, Clone, Args)]
 pub struct LocationArgs {
     /// Configuration file (TOML)
-    #[arg(long, global = true, value_name = "FILE", env = "TRUNKLINE_CONFIG", value_parser = path_or_nothing())]
+    #[arg(long, global = true, value_name = "FILE", env = "TRUNKLINE_CONFIG")]
+    #[arg(value_parser = path_or_nothing())]
     pub config: Option<PathBuf>,
     /// Directory for users, identity and the control socket [default: /var/lib/trunkline as root]
     #[arg(long, global = true, value_name = "DIR")]

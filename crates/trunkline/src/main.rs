@@ -7,7 +7,8 @@
 //!
 //! A mistake in a command, in a setting or on the host is reported as one line on standard error, with exit
 //! status 2. Nothing has been changed then. Exit status 1 means that a server or a load ran and failed, that
-//! an examination ended early, or that another command works on the state directory. `copy` has the exit statuses of robocopy instead.
+//! an examination ended early, or that another command works on the state directory. `copy` has the exit
+//! statuses of robocopy instead.
 
 mod account_keys;
 mod archive;
@@ -44,7 +45,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn has_failed(error: &anyhow::Error) -> bool {
     let of_load = error.downcast_ref::<load::Error>();
     let is_busy = matches!(error.downcast_ref(), Some(state::StateError::Busy { .. }));
-    is_busy || error.is::<serve::Failed>() || of_load.is_some_and(|error| !matches!(error, load::Error::Usage(_)))
+    is_busy
+        || error.is::<serve::Failed>()
+        || of_load.is_some_and(|error| !matches!(error, load::Error::Usage(_)))
 }
 
 fn main() -> ExitCode {

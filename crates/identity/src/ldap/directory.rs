@@ -55,8 +55,9 @@ pub trait Locator: Send + Sync {
     /// The reason, for the log.
     fn controllers(&self, deadline: Instant) -> Result<Vec<DomainController>, String>;
 
-    /// A new log-on to the LDAP service of this host. Getting a ticket may block, until the deadline. `channel`
-    /// are the bindings to the channel that protects the messages; none: the mechanism protects them.
+    /// A new log-on to the LDAP service of this host. Getting a ticket may block, until the deadline.
+    /// `channel` are the bindings to the channel that protects the messages; none: the mechanism protects
+    /// them.
     ///
     /// # Errors
     /// The reason, for the log.

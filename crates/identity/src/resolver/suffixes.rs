@@ -1,5 +1,5 @@
-//! Further suffixes of user principal names: the administrators of a forest choose them, and its configuration
-//! lists them (`uPNSuffixes`). So `bob@other.example` may be a user of the domain.
+//! Further suffixes of user principal names: the administrators of a forest choose them, and its
+//! configuration lists them (`uPNSuffixes`). So `bob@other.example` may be a user of the domain.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

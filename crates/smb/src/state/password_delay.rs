@@ -154,8 +154,8 @@ impl PasswordDelays {
         })
     }
 
-    /// Runs `work` if it is the turn of this attempt. `work` also says when the next one may be judged, unless
-    /// that is at once.
+    /// Runs `work` if it is the turn of this attempt. `work` also says when the next one may be judged,
+    /// unless that is at once.
     fn take_turn<R>(
         self: &Arc<Self>,
         one: PasswordAttempt,

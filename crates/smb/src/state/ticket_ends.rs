@@ -2,8 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::state::Session;
-
 /// Counts of sessions whose tickets have ended (MS-SMB2 3.3.5.2.9).
 #[derive(Debug, Default)]
 pub struct TicketEnds {
@@ -25,10 +23,8 @@ impl TicketEnds {
         self.reauthenticated.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn note_expired(&self, session: &Session) {
-        if session.tell_expiry() {
-            self.expired.fetch_add(1, Ordering::Relaxed);
-        }
+    pub(crate) fn note_expired(&self) {
+        self.expired.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn note_reauthenticated(&self) {

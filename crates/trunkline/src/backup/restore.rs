@@ -16,10 +16,10 @@ use crate::archive::{ArchiveError, Manifest, SIDECAR, STATE, Summary};
 use crate::calendar;
 use crate::state::disk::Disk;
 use crate::state::listing::is_number;
+use crate::state::lock::LockUse;
 use crate::state::replacement::{COMMITTED, INCOMING, REPLACED, Replacement, recover};
 use crate::state::store::image::{ReturningRights, StoreImage};
 use crate::state::version::{CURRENT, VERSION_FILE, VersionFile};
-use crate::state::lock::LockUse;
 use crate::state::{self, version};
 
 /// The wanted parts of a restore.

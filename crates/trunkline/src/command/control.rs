@@ -40,10 +40,13 @@ pub fn ask_running(dir: &Path, request: &Request) -> anyhow::Result<Response> {
 
 /// The note that a change was made without a server. A forgotten `sudo` or a service that failed shows in it.
 pub fn offline_note(dir: &Path) -> String {
-    format!("no server runs on the state directory {}; the change counts when one starts on it", dir.display())
+    format!(
+        "no server runs on the state directory {}; the change counts when one starts on it",
+        dir.display()
+    )
 }
 
-/// Prints that note.
+/// Prints [`offline_note`] to standard error.
 pub fn note_offline(dir: &Path) {
     eprintln!("trunkline: note: {}", offline_note(dir));
 }

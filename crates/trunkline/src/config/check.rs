@@ -359,8 +359,8 @@ fn logons(config: &Config) -> Result<(), ConfigError> {
     let Some(account) = strict.find(|account| !has_realm || !takes_passwords(account)) else { return Ok(()) };
     let (name, ntlm) = (&account.name.value, &account.ntlm);
     let why = if has_realm {
-        "its `authentication` takes keys alone, which are passwords of NTLM; add `password`, which stands for \
-         tickets too"
+        "its `authentication` takes keys alone, which are passwords of NTLM; add `password`, which stands \
+         for tickets too"
     } else {
         "there is no `realm` in `[domain]`; set it"
     };

@@ -76,8 +76,8 @@ pub fn own_error(error: &std::io::Error) -> String {
     let uid = rustix::process::geteuid().as_raw();
     let gid = rustix::process::getegid().as_raw();
     format!(
-        "{text} to uid {uid} and gid {gid}; if the server runs as another user, run this as that user or with \
-         sudo, else `chown -R {uid}:{gid}` gives access"
+        "{text} to uid {uid} and gid {gid}; if the server runs as another user, run this as that user or \
+         with sudo, else `chown -R {uid}:{gid}` gives access"
     )
 }
 

@@ -273,11 +273,11 @@ settings! {
         /// `group S-1-5-21-1-2-3-513 6000`. For `autorid` it is a copy of Samba's `autorid.tdb`, or the
         /// output of `tdbdump` or `net idmap dump` for it.
         id_file: PathBuf { File, live, unset "none" }
-        /// Authorities of the domain controllers' certificates in PEM. With it, the directory is asked over TLS
-        /// (StartTLS); without, Kerberos signs and encrypts.
+        /// Authorities of the domain controllers' certificates in PEM. With it, the directory is asked over
+        /// TLS (StartTLS); without, Kerberos signs and encrypts.
         ldap_ca: PathBuf { File, live, unset "no TLS", "\"controllers.pem\"" }
-        /// Domains that the server's domain trusts and whose users may log on with tickets, each as `REALM NAME
-        /// SID LOW-HIGH`. It needs `id_mapping = "rid"`, and LOW-HIGH is the range of ids of the domain.
+        /// Domains that the server's domain trusts and whose users may log on with tickets, each as `REALM
+        /// NAME SID LOW-HIGH`. It needs `id_mapping = "rid"`, and LOW-HIGH is the range of ids of the domain.
         trusted: Vec<TrustedDomain> { ListFormat::any(Text(trusted_domain)), live, or Vec::new() }
         /// Names by which clients reach the server. Each needs a service principal `cifs/NAME` in the realm,
         /// which `trunkline domain test` examines.

@@ -42,8 +42,8 @@ struct FoundControllers {
 }
 
 impl MachineAccount {
-    /// The account with this principal (`FILES$@CORP.EXAMPLE`), which logs on to the controllers of a realm: its
-    /// own or a trusted one. Its keys are in `keytab`.
+    /// The account with this principal (`FILES$@CORP.EXAMPLE`), which logs on to the controllers of a realm:
+    /// its own or a trusted one. Its keys are in `keytab`.
     pub fn new(realm: &str, principal: &str, keytab: PathBuf) -> MachineAccount {
         let (realm, principal) = (realm.to_owned(), principal.to_owned());
         // The directory is asked for all clients.

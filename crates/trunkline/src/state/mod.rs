@@ -32,8 +32,8 @@ use std::path::{Path, PathBuf};
 
 use crate::config::own_error;
 use disk::Disk;
-use lock::{LockHolder, LockUse, Patience};
 pub use files::{ADMIN_TOKEN, FIRST_PASSWORD};
+use lock::{LockHolder, LockUse, Patience};
 use snapshot::OpenJournals;
 use store::{Store, StoreError};
 use version::{CURRENT, KnownVersions, PROGRAM, VERSION_FILE, VersionFile};
@@ -128,8 +128,8 @@ pub enum StateError {
     Locked(String),
     /// A command holds it.
     #[error(
-        "state directory {dir}: a trunkline command (process {pid}) works on it; try again when it has ended, \
-         or give another directory with --state-dir"
+        "state directory {dir}: a trunkline command (process {pid}) works on it; try again when it has \
+         ended, or give another directory with --state-dir"
     )]
     Busy {
         /// The directory.

@@ -88,8 +88,8 @@ impl DomainIds {
         group.filter(|group| group.realm.is_some())
     }
 
-    /// `DOMAIN\name` in the joined domain or a trusted one. In another domain it is `name@domain`: the domain may be a further
-    /// suffix of user principal names.
+    /// `DOMAIN\name` in the joined domain or a trusted one. In another domain it is `name@domain`: the domain
+    /// may be a further suffix of user principal names.
     fn text(&self, domain: &str, name: &str) -> Option<String> {
         let domains = &self.resolver().settings().domains;
         let own = domains.own.as_ref().filter(|own| own.sid.is_some() && !name.is_empty())?;

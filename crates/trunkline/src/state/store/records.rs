@@ -164,7 +164,12 @@ impl Records {
         write_generation(&beside, generation)?;
         let contents = RwLock::new(Arc::new(found.contents));
         let (path, tables, database) = (path.to_owned(), tables.to_vec(), Some(database));
-        Ok(Records { contents, writer: Mutex::new(Writer { path, tables, database, generation }), beside, notes })
+        Ok(Records {
+            contents,
+            writer: Mutex::new(Writer { path, tables, database, generation }),
+            beside,
+            notes,
+        })
     }
 
     /// Applies `look` to all records.

@@ -76,7 +76,8 @@ impl Recorder {
         let noted = Mutex::new(Rank::Noted, NotedRecords { ledger, unwritten: Vec::new() });
         let unwritten = AtomicU8::new(NOTHING);
         let writer = Mutex::new(Rank::RecordWriter, writer);
-        let recorder = Recorder { journal, freeze, noted, unwritten, writer, has_failed: AtomicBool::new(false) };
+        let recorder =
+            Recorder { journal, freeze, noted, unwritten, writer, has_failed: AtomicBool::new(false) };
         for change in changes {
             recorder.note(change);
         }
@@ -118,11 +119,14 @@ impl Recorder {
         self.write_as(&mut self.writer.lock())
     }
 
-    /// Logs that changes cannot be written to the journal, once until one is written again: a full disk must not
-    /// fill the log too.
+    /// Logs that changes cannot be written to the journal, once until one is written again: a full disk must
+    /// not fill the log too.
     pub fn log_failure(&self, share: &str, written: Result<JournalPosition, volume::Failure>) {
         match written {
-            Ok(_) if self.has_failed.load(Ordering::Relaxed) && self.has_failed.swap(false, Ordering::AcqRel) => {
+            Ok(_)
+                if self.has_failed.load(Ordering::Relaxed)
+                    && self.has_failed.swap(false, Ordering::AcqRel) =>
+            {
                 tracing::info!(share, "changes of opens that are kept are recorded again");
             }
             Err(why) if !self.has_failed.swap(true, Ordering::AcqRel) => {
