@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::status::{Audit, Transport};
+use crate::status::{Audit, TicketEnds, Transport};
 use crate::transactions::{Api, Gauges, Latency, Recycle, ShareTransactions, Transactions};
 
 /// The content type of the format.
@@ -124,13 +124,7 @@ impl Page {
             "Opens refused to clients with more than an equal share while descriptors were scarce.",
         );
         self.sample(name, &[], of.refused_opens as f64);
-        let of = &all.ticket_ends;
-        let name = "trunkline_sessions_expired_total";
-        self.begin(name, "counter", "SMB sessions that were told that their ticket has ended.");
-        self.sample(name, &[], of.expired as f64);
-        let name = "trunkline_sessions_reauthenticated_total";
-        self.begin(name, "counter", "SMB sessions that were authenticated again.");
-        self.sample(name, &[], of.reauthenticated as f64);
+        self.ticket_ends(&all.ticket_ends);
         let of = &all.client_memory;
         let name = "trunkline_client_memory_bytes";
         self.begin(
@@ -144,6 +138,16 @@ impl Page {
         let name = "trunkline_client_memory_refused_total";
         self.begin(name, "counter", "Requests refused to clients that had more of it than was left.");
         self.sample(name, &[], of.refused as f64);
+    }
+
+    /// Sessions whose tickets have ended.
+    fn ticket_ends(&mut self, of: &TicketEnds) {
+        let name = "trunkline_sessions_expired_total";
+        self.begin(name, "counter", "SMB sessions that were told that their ticket has ended.");
+        self.sample(name, &[], of.expired as f64);
+        let name = "trunkline_sessions_reauthenticated_total";
+        self.begin(name, "counter", "SMB sessions that were authenticated again.");
+        self.sample(name, &[], of.reauthenticated as f64);
     }
 
     /// The audit's events.

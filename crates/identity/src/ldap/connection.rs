@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::ber::{self, BerError};
 use super::directory::DomainController;
 use super::message::{self, Filter, LdapEntry, LdapResult, LdapSearch, Reply, Scope};
-use super::transport::{LdapTls, Transport, left};
+use super::transport::{LdapStream, LdapTls, left};
 
 /// The largest message of a server.
 const MOST_BYTES: usize = 16 << 20;
@@ -82,7 +82,7 @@ pub trait SaslContext: Send {
 
 /// A connection that is bound, and sealed or within TLS.
 pub struct LdapConnection {
-    transport: Transport,
+    transport: LdapStream,
     /// The mechanism, once the log-on has begun.
     layer: Option<Box<dyn SaslContext>>,
     is_sealed: bool,
@@ -104,7 +104,7 @@ impl LdapConnection {
         tls: Option<&LdapTls>,
         deadline: Instant,
     ) -> Result<LdapConnection, LdapError> {
-        let transport = Transport::connect(controller.address, deadline)?;
+        let transport = LdapStream::connect(controller.address, deadline)?;
         let (raw, plain, most) = (Vec::new(), Vec::new(), MOST_BYTES);
         let mut connection =
             LdapConnection { transport, layer: None, is_sealed: false, most, last_id: 0, raw, plain };

@@ -45,16 +45,16 @@ impl LdapTls {
 }
 
 /// The stream.
-pub(super) struct Transport {
+pub(super) struct LdapStream {
     stream: TcpStream,
     tls: Option<Box<ClientConnection>>,
 }
 
-impl Transport {
-    pub(super) fn connect(address: SocketAddr, deadline: Instant) -> Result<Transport, LdapError> {
+impl LdapStream {
+    pub(super) fn connect(address: SocketAddr, deadline: Instant) -> Result<LdapStream, LdapError> {
         let stream = TcpStream::connect_timeout(&address, left(deadline)?)?;
         stream.set_nodelay(true)?;
-        Ok(Transport { stream, tls: None })
+        Ok(LdapStream { stream, tls: None })
     }
 
     /// Whether messages are encrypted.

@@ -289,7 +289,7 @@ pub fn leave(realm: &str, account: &str, user: &str, password: &str) -> Result<(
 /// Gives the machine account a new password if the one it has is older than `days`, and adds its keys to the
 /// keytab. The former keys stay, since clients have tickets of them.
 ///
-/// Returns the newest key version before and after. What a run that died has left is told to `note`.
+/// Returns the newest key version before and after. `note` is told of keys that a run that died has left.
 ///
 /// # Errors
 /// The reason. The keytab is unchanged then, unless the reason is [`MembershipError::Kept`].

@@ -74,7 +74,7 @@ pub struct Records {
     /// A change makes a copy if a backup still reads the old content.
     contents: RwLock<Arc<Contents>>,
     /// A commit holds this lock.
-    writer: Mutex<Writer>,
+    writer: Mutex<RecordWriter>,
     beside: File,
     /// Notes for the administrator.
     pub notes: Vec<String>,
@@ -82,7 +82,7 @@ pub struct Records {
 
 /// The file as commits see it.
 #[derive(Debug)]
-struct Writer {
+struct RecordWriter {
     path: PathBuf,
     tables: Vec<Table>,
     /// None after a commit that failed, for instance on a full disk. redb does not go on then, so the next
@@ -166,7 +166,7 @@ impl Records {
         let (path, tables, database) = (path.to_owned(), tables.to_vec(), Some(database));
         Ok(Records {
             contents,
-            writer: Mutex::new(Writer { path, tables, database, generation }),
+            writer: Mutex::new(RecordWriter { path, tables, database, generation }),
             beside,
             notes,
         })
@@ -229,7 +229,7 @@ impl Records {
     }
 }
 
-impl Writer {
+impl RecordWriter {
     /// Opens the file again. A commit whose result was unknown may be in it.
     fn reopen(&mut self, contents: &RwLock<Arc<Contents>>) -> Result<(), StoreError> {
         let (database, found) = open_database(&self.path, &self.tables)?;
