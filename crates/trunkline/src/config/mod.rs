@@ -142,6 +142,7 @@ impl Config {
     pub fn state_dir(overrides: &Overrides) -> Result<PathBuf, ConfigError> {
         // A mistake in the file must not keep anybody from a running server.
         if let Some(given) = &overrides.state_dir {
+            overrides.environment.settings()?;
             return Ok(given.value.clone());
         }
         Config::state_dir_of(overrides, Sources::read_file(overrides)?.as_deref())

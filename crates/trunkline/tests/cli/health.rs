@@ -1,6 +1,7 @@
 //! `trunkline health`: one line and an exit status within the given time, whatever the server does.
 
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use testkit::program::ProgramDir;
@@ -9,9 +10,12 @@ use super::running::{json, start};
 
 /// The line and the exit status of `trunkline health`.
 fn health(program: &ProgramDir, options: &str) -> (String, i32) {
-    let asked = program.run(&format!("health {options}"));
-    let output = asked.get_output();
-    (String::from_utf8(output.stdout.clone()).unwrap(), output.status.code().unwrap())
+    told(&mut program.trunkline(&format!("health {options}")))
+}
+
+fn told(command: &mut Command) -> (String, i32) {
+    let output = command.output().unwrap();
+    (String::from_utf8(output.stdout).unwrap(), output.status.code().unwrap())
 }
 
 #[test]
@@ -62,6 +66,18 @@ fn a_server_that_hangs_is_not_alive_and_the_answer_comes_in_time() {
 fn a_mistake_in_the_configuration_is_status_1_too() {
     let program = ProgramDir::new();
     program.write("t.toml", "[server]\nnmae = \"x\"\n");
-    let (line, status) = health(&program, "--config t.toml");
+    let mut command = program.trunkline("health --config t.toml");
+    let (line, status) = told(command.env_remove("TRUNKLINE_STATE_DIR"));
     assert!(line.starts_with("not alive: t.toml:2: unknown key `nmae`") && status == 1, "{line}");
+}
+
+#[test]
+fn a_mistake_in_the_file_hides_no_server_whose_state_directory_is_given() {
+    let program = ProgramDir::new();
+    program.write("docs/file", "");
+    let running = start(&program, "docs");
+    program.write("t.toml", "[server]\nnmae = \"x\"\n");
+    assert_eq!(health(&program, "--live --config t.toml"), ("alive\n".to_owned(), 0));
+    program.run("stop --config t.toml").success();
+    drop(running);
 }
