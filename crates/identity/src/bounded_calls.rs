@@ -2,7 +2,7 @@
 //! a bounded time.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::Instant;
 
 use crate::quota::{Quota, QuotaExceeded};
@@ -12,7 +12,15 @@ use crate::sync::lock;
 #[derive(Debug, Clone)]
 pub struct BoundedCalls {
     thread_name: &'static str,
-    running: Arc<Mutex<Quota>>,
+    running: Arc<RunningCalls>,
+}
+
+/// The calls that run.
+#[derive(Debug)]
+struct RunningCalls {
+    quota: Mutex<Quota>,
+    /// Notified when a call ends.
+    ended: Condvar,
 }
 
 /// The reason why a call has no result.
@@ -28,13 +36,14 @@ pub enum CallFailure {
 
 /// A running call. The drop of this value ends it.
 struct RunningCall {
-    running: Arc<Mutex<Quota>>,
+    running: Arc<RunningCalls>,
     from: Option<IpAddr>,
 }
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        lock(&self.running).give_back(self.from);
+        lock(&self.running.quota).give_back(self.from);
+        self.running.ended.notify_all();
     }
 }
 
@@ -42,7 +51,8 @@ impl BoundedCalls {
     /// At most `limit` calls, of which the requests of one address make at most `share`.
     #[must_use]
     pub fn new(thread_name: &'static str, limit: usize, share: usize) -> BoundedCalls {
-        BoundedCalls { thread_name, running: Arc::new(Mutex::new(Quota::new(limit, share))) }
+        let running = RunningCalls { quota: Mutex::new(Quota::new(limit, share)), ended: Condvar::new() };
+        BoundedCalls { thread_name, running: Arc::new(running) }
     }
 
     /// The result of `call`, which counts for the client of the current thread's request.
@@ -55,10 +65,41 @@ impl BoundedCalls {
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CallFailure> {
         let from = share::requester();
-        lock(&self.running).take(from).map_err(|exceeded| match exceeded {
-            QuotaExceeded::Limit => CallFailure::Busy,
-            QuotaExceeded::Share => CallFailure::BusyForAddress,
-        })?;
+        let taken = lock(&self.running.quota).take(from);
+        taken.map_err(CallFailure::from)?;
+        self.begin(from, deadline, call)
+    }
+
+    /// As [`Self::run`], but waits until the deadline for calls that run, where [`Self::run`] refuses.
+    ///
+    /// # Errors
+    /// [`CallFailure`].
+    pub fn run_in_turn<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, CallFailure> {
+        let from = share::requester();
+        let mut quota = lock(&self.running.quota);
+        while let Err(exceeded) = quota.take(from) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(exceeded.into());
+            }
+            let waited = self.running.ended.wait_timeout(quota, left);
+            quota = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        drop(quota);
+        self.begin(from, deadline, call)
+    }
+
+    /// Runs a call that has a place.
+    fn begin<T: Send + 'static>(
+        &self,
+        from: Option<IpAddr>,
+        deadline: Instant,
+        call: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, CallFailure> {
         let running = RunningCall { running: Arc::clone(&self.running), from };
         let (send, result) = mpsc::channel();
         let work = move || {
@@ -72,6 +113,15 @@ impl BoundedCalls {
         thread.spawn(work).map_err(|_| CallFailure::Busy)?;
         let left = deadline.saturating_duration_since(Instant::now());
         result.recv_timeout(left).map_err(|_| CallFailure::Late)
+    }
+}
+
+impl From<QuotaExceeded> for CallFailure {
+    fn from(exceeded: QuotaExceeded) -> CallFailure {
+        match exceeded {
+            QuotaExceeded::Limit => CallFailure::Busy,
+            QuotaExceeded::Share => CallFailure::BusyForAddress,
+        }
     }
 }
 
@@ -108,9 +158,23 @@ mod tests {
         );
         assert_eq!(calls.run(soon(), || 7), Err(CallFailure::Busy));
         drop(release);
-        while lock(&calls.running).take(None).is_err() {
+        while lock(&calls.running.quota).take(None).is_err() {
             std::thread::yield_now();
         }
+    }
+
+    #[test]
+    fn a_call_in_turn_waits_for_those_that_run() {
+        let calls = BoundedCalls::new("test", 1, 1);
+        let (release, held) = mpsc::channel::<()>();
+        assert_eq!(calls.run(Instant::now(), move || held.recv().is_ok()), Err(CallFailure::Late));
+        assert_eq!(calls.run_in_turn(Instant::now(), || 7), Err(CallFailure::Busy));
+        let waits = std::thread::scope(|scope| {
+            let next = scope.spawn(|| calls.run_in_turn(soon(), || 7));
+            drop(release);
+            next.join().unwrap()
+        });
+        assert_eq!(waits, Ok(7));
     }
 
     #[test]

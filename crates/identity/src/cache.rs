@@ -170,8 +170,13 @@ impl<R: RecordKeys> Cache<R> {
         for key in keys.iter().chain([key]) {
             self.misses.remove(key);
         }
+        let asked = key;
         for key in &keys {
-            self.by_key.insert(key.clone(), sid);
+            // Only the answer to a question for a principal name moves it from one account to another.
+            let is_taken = key != asked && is_further_name(key) && self.by_key.contains_key(key);
+            if !is_taken {
+                self.by_key.insert(key.clone(), sid);
+            }
         }
         for gone in self.records.insert(sid, CachedRecord { record, at: now, keys }) {
             self.forget_keys(&gone.keys, &gone.record.sid());

@@ -150,6 +150,9 @@ impl HostAccounts {
             reason,
             scope: SilenceScope::Account,
         };
+        if Instant::now() >= deadline {
+            return Err(silent("no time was left to ask".to_owned()));
+        }
         let (result, answer) = sync_channel(1);
         let begun = Arc::new(AtomicBool::new(false));
         let begins = Arc::clone(&begun);
@@ -342,17 +345,20 @@ mod tests {
 
     #[test]
     fn a_module_that_hangs_keeps_no_caller() {
+        let shortly = || Instant::now() + Duration::from_millis(20);
         let (release, held): (Sender<()>, _) = channel();
         let accounts = HostAccounts::start(Arc::new(Hanging(Mutex::new(held)))).unwrap();
-        let silent = accounts.user_named("bob", Instant::now()).unwrap_err();
+        let silent = accounts.user_named("bob", shortly()).unwrap_err();
         assert!(silent.reason.contains("nsswitch.conf"), "{silent}");
+        // Without time nothing is asked, and nothing is said about the host.
+        assert_eq!(accounts.user_named("bob", Instant::now()).unwrap_err().scope, SilenceScope::Account);
         // An error of the host is no miss, and says nothing about other accounts.
         assert_eq!(accounts.user(7, soon()).unwrap_err().scope, SilenceScope::Account);
         // A call that finds all threads in others is the silence of all modules.
         for _ in 1..THREADS {
-            assert!(accounts.user_named("bob", Instant::now()).is_err());
+            assert!(accounts.user_named("bob", shortly()).is_err());
         }
-        let silent = accounts.user_named("ann", Instant::now()).unwrap_err();
+        let silent = accounts.user_named("ann", shortly()).unwrap_err();
         assert_eq!(silent.scope, SilenceScope::Source);
         (0..THREADS + 2).for_each(|_| release.send(()).unwrap());
         assert_eq!(accounts.user_named("ann", soon()).unwrap().unwrap().uid, 7);

@@ -68,6 +68,8 @@ pub struct Silent {
 pub enum SilenceScope {
     /// Those about one account. The source may answer others.
     Account,
+    /// Those about the accounts of a trusted domain, whose own directory rests by itself.
+    OtherDomain,
     /// All.
     Source,
 }
@@ -161,9 +163,14 @@ impl AccountSource for Resting {
 
 impl Silence {
     fn note(&mut self, account: Option<&AccountKey>, silent: &Silent, until: Duration) {
+        if silent.scope == SilenceScope::OtherDomain {
+            return;
+        }
         self.accounts.extend(account.filter(|account| !self.accounts.contains(account)).cloned());
         let is_whole = silent.scope == SilenceScope::Source || self.accounts.len() >= SILENT_ACCOUNTS;
-        self.rest = is_whole.then(|| (until, silent.clone()));
+        if is_whole {
+            self.rest = Some((until, silent.clone()));
+        }
     }
 }
 

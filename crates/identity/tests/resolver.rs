@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use identity::mapping::{IdMapping, IdTable, RidRange};
-use identity::{AccountKey, IdentityError, LocalUser, LocalUsers, Settings, SourceUser, TicketLogon};
+use identity::{
+    AccountKey, Domain, Domains, IdentityError, LocalUser, LocalUsers, Settings, SourceUser, TicketLogon,
+};
 use support::{MemorySource, REALM, Stage, domain_sid, domains, group, sid, ticket, user};
 use volume::security::Sid;
 
@@ -87,6 +89,42 @@ fn suffixes_of_the_forest_name_users_of_the_domain() {
     stage.directory.set_silent(true);
     stage.clock.advance(11 * MINUTE);
     assert!(resolver.user_named(text).unwrap().is_some(), "a silent directory takes no name away");
+}
+
+#[test]
+fn a_trusted_domain_takes_no_principal_name_of_the_own_forest() {
+    let lab_sid = Sid::new(5, &[21, 4, 5, 6]);
+    let lab = Domain { sid: Some(lab_sid), ..Domain::new("LAB.EXAMPLE", Some("LAB")) };
+    let range = |domain, range: &str| RidRange { domain, range: range.parse().unwrap(), base_rid: 0 };
+    let ranges = vec![range(domain_sid(), "10000-199999"), range(lab_sid, "200000-299999")];
+    let named = |text: &str, user: SourceUser| SourceUser { principal: Some(text.to_owned()), ..user };
+    let eve = |principal: &str| {
+        let in_lab = SourceUser { realm: Some("LAB.EXAMPLE".into()), ..user("eve", 0, &[]) };
+        let (sid, group) = (lab_sid.child(1104), lab_sid.child(513));
+        named(principal, SourceUser { sid, primary_group: group, ..in_lab })
+    };
+    let stage = |users| {
+        let settings = Settings::new(
+            Domains { trusted: vec![lab.clone()], ..domains() },
+            IdMapping::rid(ranges.clone()).unwrap(),
+        );
+        let directory = MemorySource::new(users, vec![]);
+        *directory.suffixes.lock().unwrap() = vec!["other.example".to_owned()];
+        Stage::new(settings, directory, MemorySource::new(vec![], vec![]))
+    };
+    let text = "bob@other.example";
+    let alone = stage(vec![eve(text)]);
+    let key = AccountKey::Sid(lab_sid.child(1104).unwrap());
+    let found = alone.resolver.user(&key).unwrap().unwrap();
+    assert_eq!(found.principal.as_deref(), Some("eve@LAB.EXAMPLE"));
+    assert_eq!(alone.resolver.known_user_named(text), None);
+    let own = stage(vec![eve("eve@lab.example")]);
+    assert_eq!(own.resolver.user(&key).unwrap().unwrap().principal.as_deref(), Some("eve@lab.example"));
+    // Within a domain a second account takes the name from no other either.
+    let both = stage(vec![named(text, user("bob", 1104, &[])), named(text, user("zed", 1105, &[]))]);
+    let bob = both.resolver.user(&by_name("bob")).unwrap().unwrap();
+    both.resolver.user(&by_name("zed")).unwrap().unwrap();
+    assert_eq!(both.resolver.known_user(&AccountKey::Principal(text.into())).unwrap().sid, bob.sid);
 }
 
 #[test]
@@ -275,9 +313,11 @@ fn a_silent_directory_gives_nobody_a_right() {
     let by_rid = stage(rid_mapping(), vec![], vec![]);
     by_rid.directory.set_silent(true);
     assert_eq!(by_rid.resolver.log_on(&ticket(&with_uid, &[])).unwrap().uid, 11_104);
-    // A host that is silent refuses only where it has the ids.
+    // Nobody is without the host's groups because the host is silent. Those who are known keep theirs.
     by_rid.host.set_silent(true);
-    assert!(by_rid.resolver.log_on(&ticket(&user("ann", 1105, &[]), &[])).is_ok());
+    let refusal = by_rid.resolver.log_on(&ticket(&user("ann", 1105, &[]), &[])).unwrap_err();
+    assert!(matches!(refusal, IdentityError::Unavailable(_)), "{refusal}");
+    assert!(by_rid.resolver.log_on(&ticket(&with_uid, &[])).is_ok());
     let by_host = stage(IdMapping::Host, vec![with_uid.clone()], vec![]);
     by_host.host.set_silent(true);
     assert!(matches!(by_host.resolver.log_on(&ticket(&with_uid, &[])), Err(IdentityError::Unavailable(_))));

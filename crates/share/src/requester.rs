@@ -18,10 +18,19 @@ pub struct RequesterScope {
 }
 
 impl RequesterScope {
-    /// Begins it, for a request from this address. An IPv4 address in IPv6 form counts as IPv4.
+    /// Begins it, for a request from this address. An IPv4 address in IPv6 form counts as IPv4, and an IPv6
+    /// address stands for its network.
     #[inline]
     pub fn enter(address: IpAddr) -> RequesterScope {
-        RequesterScope { before: REQUESTER.replace(Some(address.to_canonical())) }
+        RequesterScope { before: REQUESTER.replace(Some(host(address.to_canonical()))) }
+    }
+}
+
+/// The host of an address. One host may have all addresses of an IPv6 network of 64 bits.
+fn host(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
+        v4 => v4,
     }
 }
 
@@ -49,6 +58,9 @@ mod tests {
         let outer = RequesterScope::enter(address("192.0.2.1"));
         let inner = RequesterScope::enter(address("::ffff:192.0.2.2"));
         assert_eq!(requester(), Some(address("192.0.2.2")));
+        let network = RequesterScope::enter(address("2001:db8::7:8"));
+        assert_eq!(requester(), Some(address("2001:db8::")));
+        drop(network);
         drop(inner);
         assert_eq!(requester(), Some(address("192.0.2.1")));
         assert_eq!(std::thread::spawn(requester).join().unwrap(), None);

@@ -231,7 +231,7 @@ fn principal(
 pub fn change(store: &Store, change: UserChange) -> Result<(), Refusal> {
     values::user_name(&change.name).map_err(|why| Refusal::new(RefusalKind::Bad, why))?;
     for id in [change.uid, change.gid] {
-        // The host takes this number for none, and goes on as root (setfsuid(2)).
+        // The host takes this number for none (setfsuid(2)).
         if id == IdChange::To(u32::MAX) {
             let why = format!("an id is a number from 0 to {}", u32::MAX - 1);
             return Err(Refusal::new(RefusalKind::Bad, why));

@@ -247,6 +247,10 @@ impl LdapDirectory {
     ) -> Result<Option<SourceUser>, LdapError> {
         let Some(account) = entry.text("sAMAccountName") else { return Ok(None) };
         let sid = sid_of(entry);
+        // A directory speaks for the accounts of its own domain alone.
+        if sid.is_none_or(|sid| !self.settings.may_grant(&sid)) {
+            return Ok(None);
+        }
         let groups = connection.all_values(&entry.name, "tokenGroups", deadline)?;
         let groups = groups.iter().filter_map(|bytes| parse_sid(bytes));
         let domain = sid.and_then(|sid| parent(&sid));
@@ -270,7 +274,7 @@ impl LdapDirectory {
         Some(SourceGroup {
             name: entry.text("sAMAccountName")?.to_owned(),
             realm: Some(Arc::clone(&self.settings.realm)),
-            sid: sid_of(entry),
+            sid: Some(sid_of(entry).filter(|sid| self.settings.may_grant(sid))?),
             gid: entry.number("gidNumber"),
             groups: Vec::new(),
         })

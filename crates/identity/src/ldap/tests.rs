@@ -10,10 +10,10 @@ use volume::security::Sid;
 
 use super::ber::{BerReader, BerWriter, ENUMERATED, INTEGER, SEQUENCE, SET, message_length};
 use super::connection::{SaslContext, SaslTurn};
-use super::{DomainController, LdapDirectory, LdapSettings, Locator};
+use super::{DomainController, LdapDirectory, LdapDomains, LdapSettings, Locator};
 use crate::clock::{Clock, ManualClock};
 use crate::names::AccountKey;
-use crate::source::AccountSource;
+use crate::source::{AccountSource, Resting, SilenceScope};
 
 fn turned(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().map(|byte| !byte).collect()
@@ -236,6 +236,35 @@ fn a_user_is_read_sealed_and_in_pages_over_one_connection() {
     // Names of other realms are not asked for.
     let other = AccountKey::in_realm(&"OTHER.EXAMPLE".into(), "bob");
     assert_eq!(directory.users(&other, soon()), Ok(vec![]));
+}
+
+#[test]
+fn a_directory_speaks_for_the_accounts_of_its_own_domain_alone() {
+    let locator = Arc::new(Fixed(vec![server(4)], AtomicUsize::new(0)));
+    let settings = LdapSettings::of_realm("lab.example", Some(Sid::new(5, &[21, 4, 5, 6])));
+    let directory = LdapDirectory::new(settings, locator, Arc::new(ManualClock::default()));
+    // The server shows an account with a SID of another domain.
+    assert_eq!(directory.users(&AccountKey::Id(2000), soon()), Ok(vec![]));
+}
+
+#[test]
+fn a_trusted_domain_that_is_silent_has_no_answers_and_keeps_none_of_the_own_ones_away() {
+    let lab = Sid::new(5, &[21, 4, 5, 6]);
+    let clock = Arc::new(ManualClock::default());
+    let as_clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&clock);
+    let (own, _) = directory(vec![server(4)]);
+    let nobody = Arc::new(Fixed(vec![], AtomicUsize::new(0)));
+    let settings = LdapSettings::of_realm("lab.example", Some(lab));
+    let trusted = LdapDirectory::new(settings, nobody, Arc::clone(&as_clock));
+    let rest = Duration::from_secs(30);
+    let both = LdapDomains::new(own, vec![trusted], &as_clock, rest);
+    let resting = Resting::new(Arc::new(both), as_clock, rest);
+    for rid in 1..5 {
+        let key = AccountKey::Sid(lab.child(rid).unwrap());
+        assert_eq!(resting.users(&key, soon()).unwrap_err().scope, SilenceScope::OtherDomain);
+        assert!(resting.groups(&[key], soon()).is_err());
+    }
+    assert_eq!(resting.users(&AccountKey::Sid(sid(4)), soon()).unwrap().len(), 1);
 }
 
 #[test]

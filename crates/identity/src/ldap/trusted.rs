@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::directory::{LdapDirectory, LdapSettings};
 use crate::clock::Clock;
 use crate::names::AccountKey;
-use crate::source::{AccountSource, Resting, Silent, SourceGroup, SourceUser};
+use crate::source::{AccountSource, Resting, SilenceScope, Silent, SourceGroup, SourceUser};
 
 /// The directory of the own domain, and those of trusted ones for accounts of theirs.
 ///
-/// A trusted domain that is silent has no accounts for the time being. Its users still log on with tickets,
-/// and the own domain is not affected.
+/// A trusted domain that is silent leaves questions about its accounts without an answer: it must not look as
+/// if they had no groups. Its users still log on with tickets, and the own domain is not affected.
 pub struct LdapDomains {
     own: LdapDirectory,
     trusted: Vec<(LdapSettings, Resting)>,
@@ -46,11 +46,16 @@ impl LdapDomains {
     }
 }
 
+/// The silence of a trusted domain.
+fn elsewhere(silent: Silent) -> Silent {
+    Silent { scope: SilenceScope::OtherDomain, ..silent }
+}
+
 impl AccountSource for LdapDomains {
     fn users(&self, key: &AccountKey, deadline: Instant) -> Result<Vec<SourceUser>, Silent> {
         match self.trusted(key) {
             None => self.own.users(key, deadline),
-            Some(at) => Ok(self.trusted[at].1.users(key, deadline).unwrap_or_default()),
+            Some(at) => self.trusted[at].1.users(key, deadline).map_err(elsewhere),
         }
     }
 
@@ -63,7 +68,7 @@ impl AccountSource for LdapDomains {
         for (at, (_, directory)) in self.trusted.iter().enumerate() {
             let keys = of(Some(at));
             if !keys.is_empty() {
-                groups.extend(directory.groups(&keys, deadline).unwrap_or_default());
+                groups.extend(directory.groups(&keys, deadline).map_err(elsewhere)?);
             }
         }
         Ok(groups)

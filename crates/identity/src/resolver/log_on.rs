@@ -70,13 +70,14 @@ impl Resolver {
     }
 
     fn log_on_with_pac(&self, realm: &Arc<str>, pac: &PacLogon) -> Result<Arc<User>, IdentityError> {
-        let deadline = Instant::now() + self.settings.answer_limit;
         let known = match self.user(&AccountKey::Sid(pac.sid)) {
             Ok(known) => known,
             // The PAC has all that the formulas need.
             Err(IdentityError::Unavailable(_)) if self.is_by_formula() || self.directory.is_none() => None,
             Err(refusal) => return Err(refusal),
         };
+        // A directory that hangs has taken its time. The host must not look silent because of that.
+        let deadline = Instant::now() + self.settings.answer_limit;
         let base = match known {
             Some(user) => user,
             None => {

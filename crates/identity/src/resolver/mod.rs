@@ -172,6 +172,8 @@ struct WantedKeys {
     /// The keys, each with the address whose request has added it.
     by_key: HashMap<Want, Option<IpAddr>>,
     quota: Quota,
+    /// The address whose key was taken last. Another one's turn is next.
+    last: Option<IpAddr>,
 }
 
 impl WantedKeys {
@@ -185,16 +187,19 @@ impl WantedKeys {
     }
 
     fn take(&mut self) -> Option<Want> {
-        let want = self.by_key.keys().next()?.clone();
+        let mut keys = self.by_key.iter();
+        let another = keys.find(|(_, from)| **from != self.last);
+        let want = another.or_else(|| self.by_key.iter().next())?.0.clone();
         let from = self.by_key.remove(&want)?;
         self.quota.give_back(from);
+        self.last = from;
         Some(want)
     }
 }
 
 impl Default for LookupQueue {
     fn default() -> LookupQueue {
-        let keys = WantedKeys { by_key: HashMap::new(), quota: Quota::new(WANTED, WANTED_SHARE) };
+        let keys = WantedKeys { by_key: HashMap::new(), quota: Quota::new(WANTED, WANTED_SHARE), last: None };
         LookupQueue { keys: Mutex::new(keys), added: Condvar::new() }
     }
 }

@@ -88,7 +88,10 @@ impl Resolver {
     /// The domain's user that the mapping or the directory's attributes give for a uid.
     fn domain_user_of_uid(&self, uid: u32, deadline: Instant) -> Result<Option<User>, IdentityError> {
         let found = match (&self.settings.mapping, self.settings.mapping.sid(uid, IdKind::User)) {
-            (_, Some(sid)) => self.directory_user(&AccountKey::Sid(sid), deadline)?,
+            (_, Some(sid)) => {
+                let found = self.directory_user(&AccountKey::Sid(sid), deadline)?;
+                found.filter(|user| user.sid == Some(sid))
+            }
             (IdMapping::Attributes(range), None) if range.contains(uid) => {
                 self.directory_user(&AccountKey::Id(uid), deadline)?
             }
@@ -226,12 +229,12 @@ impl Resolver {
         match host.users(&AccountKey::in_realm(realm, &user.account), deadline) {
             Ok(mut users) => Ok(users.pop()),
             Err(silent) if matches!(self.settings.mapping, IdMapping::Host) => Err(silent.into()),
-            Err(_) => Ok(self.last_on_host(user)),
+            // Without them an entry that denies a group of the host would not hold.
+            Err(silent) => self.last_on_host(user).map(Some).ok_or_else(|| silent.into()),
         }
     }
 
-    /// The host's groups that a user had last. An entry that denies a group must hold while the host is
-    /// silent.
+    /// The host's groups that a user had last.
     fn last_on_host(&self, user: &SourceUser) -> Option<SourceUser> {
         let key = AccountKey::Sid(user.sid?);
         let last = match crate::sync::lock(&self.users.cache).get(&key, self.clock.now()) {
@@ -297,8 +300,15 @@ impl Resolver {
         let domain = user.realm.as_deref().and_then(|realm| self.settings.domains.of_realm(realm));
         let realm = domain.map(|domain| Arc::clone(&domain.realm)).or(user.realm);
         let implicit = || realm.as_ref().map(|realm| format!("{}@{realm}", user.account));
+        // A trusted domain names its users with its own suffix. Others are those of the own forest.
+        let own = self.settings.domains.own.as_ref().map(|own| &own.realm);
+        let is_its_own = |text: &String| {
+            let suffix = text.rsplit_once('@').map(|(_, suffix)| suffix);
+            realm.as_ref() == own
+                || suffix.zip(realm.as_ref()).is_some_and(|(a, b)| b.eq_ignore_ascii_case(a))
+        };
         User {
-            principal: user.principal.clone().or_else(implicit).map(Into::into),
+            principal: user.principal.clone().filter(is_its_own).or_else(implicit).map(Into::into),
             account: user.account.into(),
             netbios: domain.and_then(|domain| domain.netbios.clone()),
             realm,

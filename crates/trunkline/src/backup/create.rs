@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use admin::{ArchiveOutput, ClientError, ControlClient};
 
@@ -116,6 +117,9 @@ fn partial_of(to: &Path, pid: u32) -> PathBuf {
     PathBuf::from(partial)
 }
 
+/// The age from which the file of a process that is not there counts as abandoned.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
 /// Removes what backups to `to` have left that were killed.
 fn remove_abandoned(to: &Path) {
     let Some(name) = to.file_name().and_then(|name| name.to_str()) else { return };
@@ -124,8 +128,13 @@ fn remove_abandoned(to: &Path) {
         let beside = entry.file_name();
         let rest = beside.to_str().and_then(|beside| beside.strip_prefix(name)?.strip_prefix('.'));
         let pid = rest.and_then(|rest| rest.strip_suffix(".partial")?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            let _ = fs::remove_file(partial_of(to, pid.unwrap_or_default()));
+        // A process of another container is not seen here, but writes on.
+        let age = || entry.metadata().and_then(|found| found.modified()).ok()?.elapsed().ok();
+        let is_gone = |pid: &u32| !Path::new("/proc").join(pid.to_string()).exists();
+        if let Some(pid) = pid.filter(is_gone)
+            && age().is_some_and(|age| age >= ABANDONED)
+        {
+            let _ = fs::remove_file(partial_of(to, pid));
         }
     }
 }

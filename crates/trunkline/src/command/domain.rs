@@ -223,7 +223,7 @@ fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArgs) -
         println!("account {account} removed from {realm}");
     }
     let nothing = json!({ "realm": null, "netbios_name": null, "domain_sid": null, "keytab": null,
-        "names": null });
+        "names": null, "trusted": null, "ldap_ca": null });
     let notes = set(location, nothing)?;
     if is_own {
         match std::fs::remove_file(&keytab) {

@@ -343,8 +343,29 @@ fn readers(config: &Config, share: &Share, stored: &BTreeSet<String>) -> Result<
     Ok(())
 }
 
+/// Each domain must have names of its own: `DOMAIN\name` must not be two people.
+fn domain_names(config: &Config) -> Result<(), ConfigError> {
+    let own = &config.domain;
+    let mut taken = vec![&config.server.netbios_name.value];
+    taken.extend([&own.realm, &own.netbios_name].into_iter().flatten().map(|name| &name.value));
+    for trusted in &own.trusted.value {
+        let names = [&trusted.realm, &trusted.netbios];
+        let is_taken = |name: &&&String| taken.iter().any(|other| other.eq_ignore_ascii_case(name));
+        if let Some(name) = names.iter().find(is_taken) {
+            let text = format!(
+                "`trusted` in `[domain]`: `{name}` is also the name of the server, of its domain or of \
+                 another trusted one; give each domain its own names"
+            );
+            return Err(fail(config, &own.trusted.origin, text));
+        }
+        taken.extend(names);
+    }
+    Ok(())
+}
+
 /// Some way to log on must be left.
 fn logons(config: &Config) -> Result<(), ConfigError> {
+    domain_names(config)?;
     let has_realm = config.domain.realm.is_some();
     let ntlm = &config.domain.ntlm;
     if ntlm.value == Ntlm::Off && !has_realm {
@@ -432,6 +453,32 @@ mod tests {
         for name in ["bob@corp.example", "@Corp.Example\\\\staff", "@staff@CORP.EXAMPLE", "@staff"] {
             let share = share.replace("Corp\\\\bob", name);
             assert_eq!(checked(&format!("{unnamed}{share}"), dir.path(), &["ann"]), Ok(()), "{name}");
+        }
+    }
+
+    #[test]
+    fn no_two_domains_have_one_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |trusted: &[&str]| {
+            let all: Vec<String> = (0..)
+                .zip(trusted)
+                .map(|(at, names)| {
+                    let low = 200_000 + at * 100_000;
+                    format!("\"{names} S-1-5-21-4-5-{at} {low}-{}\"", low + 99_999)
+                })
+                .collect();
+            let domain = "[server]\nnetbios_name = \"FILES\"\n[domain]\nrealm = \"CORP.EXAMPLE\"\n\
+                          netbios_name = \"CORP\"\nid_mapping = \"rid\"\nid_range = \"100000-199999\"\n";
+            checked(&format!("{domain}trusted = [{}]\n", all.join(", ")), dir.path(), &[])
+        };
+        assert_eq!(of(&["LAB.EXAMPLE LAB", "DEV.EXAMPLE DEV"]), Ok(()));
+        for bad in [
+            &["LAB.EXAMPLE CORP"][..],
+            &["corp.example LAB"],
+            &["LAB.EXAMPLE FILES"],
+            &["A.EXAMPLE A", "B.EXAMPLE A"],
+        ] {
+            assert!(of(bad).unwrap_err().contains("give each domain its own names"), "{bad:?}");
         }
     }
 

@@ -23,6 +23,7 @@ pub struct Work {
     target: PathBuf,
     realm: String,
     leftover: Option<Leftover>,
+    is_removed: bool,
     /// Its lock keeps other programs away until the value is dropped.
     _lock: File,
 }
@@ -104,7 +105,8 @@ impl Work {
         };
         let keytab = directory.join("keytab");
         let (target, realm) = (target.to_owned(), realm.to_owned());
-        let mut work = Work { directory, keytab, target, realm, leftover: None, _lock: lock };
+        let mut work =
+            Work { directory, keytab, target, realm, leftover: None, is_removed: false, _lock: lock };
         let rescued = work.rescue()?;
         work.leftover = match rescued {
             Some(kvno) => Some(Leftover::Keys(kvno, work.target.clone())),
@@ -131,7 +133,9 @@ impl Work {
     ///
     /// # Errors
     /// The host's.
-    pub fn remove(self) -> Result<(), MembershipError> {
+    pub fn remove(mut self) -> Result<(), MembershipError> {
+        // Another run may begin as soon as the lock's file is gone. The directory is its own then.
+        self.is_removed = true;
         let failed = |path: &Path, error| MembershipError::Host(path.to_owned(), error);
         std::fs::remove_dir_all(&self.directory).map_err(|error| failed(&self.directory, error))?;
         let lock = beside(&self.target, "lock");
@@ -201,7 +205,7 @@ impl Work {
 impl Drop for Work {
     fn drop(&mut self) {
         // The next run puts new keys in place. The domain has them already, and nobody else does.
-        if self.new_version().is_none() {
+        if !self.is_removed && self.new_version().is_none() {
             let _ = std::fs::remove_dir_all(&self.directory);
         }
     }
