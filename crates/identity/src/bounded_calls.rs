@@ -64,10 +64,7 @@ impl BoundedCalls {
         deadline: Instant,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CallFailure> {
-        let from = share::requester();
-        let taken = lock(&self.running.quota).take(from);
-        taken.map_err(CallFailure::from)?;
-        self.begin(from, deadline, call)
+        self.begin(Instant::now(), deadline, call)
     }
 
     /// As [`Self::run`], but waits until the deadline for calls that run, where [`Self::run`] refuses.
@@ -79,28 +76,34 @@ impl BoundedCalls {
         deadline: Instant,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CallFailure> {
+        self.begin(deadline, deadline, call)
+    }
+
+    /// Takes a place, for which it waits until `place_by`.
+    fn place(&self, place_by: Instant) -> Result<RunningCall, CallFailure> {
         let from = share::requester();
         let mut quota = lock(&self.running.quota);
         while let Err(exceeded) = quota.take(from) {
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = place_by.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Err(exceeded.into());
+                return Err(match exceeded {
+                    QuotaExceeded::Limit => CallFailure::Busy,
+                    QuotaExceeded::Share => CallFailure::BusyForAddress,
+                });
             }
             let waited = self.running.ended.wait_timeout(quota, left);
             quota = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        drop(quota);
-        self.begin(from, deadline, call)
+        Ok(RunningCall { running: Arc::clone(&self.running), from })
     }
 
-    /// Runs a call that has a place.
     fn begin<T: Send + 'static>(
         &self,
-        from: Option<IpAddr>,
+        place_by: Instant,
         deadline: Instant,
         call: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, CallFailure> {
-        let running = RunningCall { running: Arc::clone(&self.running), from };
+        let running = self.place(place_by)?;
         let (send, result) = mpsc::channel();
         let work = move || {
             let value = call();
@@ -113,15 +116,6 @@ impl BoundedCalls {
         thread.spawn(work).map_err(|_| CallFailure::Busy)?;
         let left = deadline.saturating_duration_since(Instant::now());
         result.recv_timeout(left).map_err(|_| CallFailure::Late)
-    }
-}
-
-impl From<QuotaExceeded> for CallFailure {
-    fn from(exceeded: QuotaExceeded) -> CallFailure {
-        match exceeded {
-            QuotaExceeded::Limit => CallFailure::Busy,
-            QuotaExceeded::Share => CallFailure::BusyForAddress,
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
+use wire::address::host;
 use wire::endpoint::Principal;
 
 use crate::clock;
@@ -133,14 +134,6 @@ const MOST_STANDINGS: usize = 4096;
 
 /// The owner of a connection: its principal. If that is a host, the address belongs to it.
 type Owner = (Principal, Option<IpAddr>);
-
-/// The host of an address. One host may have all addresses of an IPv6 network of 64 bits.
-fn host(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
-        v4 => v4,
-    }
-}
 
 #[derive(Debug, Default)]
 struct RegistryState {

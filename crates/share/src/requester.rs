@@ -6,6 +6,8 @@
 use std::cell::Cell;
 use std::net::IpAddr;
 
+use wire::address::host;
+
 thread_local! {
     static REQUESTER: Cell<Option<IpAddr>> = const { Cell::new(None) };
 }
@@ -23,14 +25,6 @@ impl RequesterScope {
     #[inline]
     pub fn enter(address: IpAddr) -> RequesterScope {
         RequesterScope { before: REQUESTER.replace(Some(host(address.to_canonical()))) }
-    }
-}
-
-/// The host of an address. One host may have all addresses of an IPv6 network of 64 bits.
-fn host(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(address) => IpAddr::V6((u128::from(address) >> 64 << 64).into()),
-        v4 => v4,
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`frame`] has the reply buffers.
 //! - [`cursor`] has the bounded readers and writers of all codecs.
 //! - [`clock`] is the time, which is passed as an argument.
+//! - [`address`] tells the host of an address.
 //! - [`calendar`] has the date of a day.
 //! - [`fold`] compares letters without case.
 //! - [`table`] finds entries without a lock.
@@ -15,6 +16,7 @@
 //! - [`malformed`] is the error of all parsers.
 //! - [`wire_enum`] defines numbers with unknown values.
 
+pub mod address;
 pub mod calendar;
 pub mod clock;
 pub mod cursor;

@@ -41,6 +41,7 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
         paths.push((real, share));
         readers(config, share, stored)?;
     }
+    domain_names(config)?;
     logons(config)?;
     super::limits::check(config)?;
     super::admin::check(config)?;
@@ -365,7 +366,6 @@ fn domain_names(config: &Config) -> Result<(), ConfigError> {
 
 /// Some way to log on must be left.
 fn logons(config: &Config) -> Result<(), ConfigError> {
-    domain_names(config)?;
     let has_realm = config.domain.realm.is_some();
     let ntlm = &config.domain.ntlm;
     if ntlm.value == Ntlm::Off && !has_realm {

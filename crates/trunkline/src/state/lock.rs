@@ -19,10 +19,10 @@ use rustix::fs::{FlockOperation, flock};
 use super::owner;
 
 /// The time to wait for a process that has ended.
-pub const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The time to wait for a command.
-pub const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
+const COMMAND_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The time to wait for a holder that has not written its id yet.
 const NAMELESS_PATIENCE: Duration = Duration::from_secs(1);
