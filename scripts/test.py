@@ -36,12 +36,15 @@ CHECKS = [
     ("python", ["scripts/lint.py"], 600),
     ("dependencies", ["scripts/dependencies"], 300),
     ("lints", ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"], 1200),
-    ("rules", ["cargo", "run", "-q", "-p", "xtask", "--", "all"], 600),
     ("documentation", ["env", "RUSTDOCFLAGS=-Dwarnings", "cargo", "doc", "-q", "--workspace", "--no-deps", "--all-features",
                        "--document-private-items"], 900),
 ]
-# Builds the test programs; with `LIST` behind it, says in JSON what they are.
-BUILD_TESTS = (["cargo", "test", "--workspace", "--no-run"], 1500)
+# Builds the test programs; with `LIST` behind it, says in JSON what they are. The features of dependencies follow from the packages
+# that are selected: for fewer of them than all, most crates would be compiled once more.
+BUILD_TESTS = ("test build", ["cargo", "test", "--workspace", "--no-run"], 1500)
+# Builds what the tests and checks run, of the same crates.
+BUILD_PROGRAMS = ("programs", ["cargo", "build", "-q", "--workspace", "--bin", "trunkline", "--bin", "xtask", "--example", "manual"], 600)
+RULES = ("rules", ["{target}/debug/xtask", "all"], 300)
 LIST = ["-q", "--message-format=json"]
 DOC_TESTS = ["cargo", "test", "--workspace", "--doc", "--no-fail-fast"]
 # The longest that one test program may take, and how many run at a time: each waits for most of its time.
@@ -90,7 +93,7 @@ ALONE = [
     ("doctor", ["proving/doctor/faults.py", "--short"], 180),
     ("footprint", ["proving/footprint/run.py"], 120),
 ]
-INSTALL = (["scripts/foreign"], 900)
+INSTALL = ("foreign peers", ["scripts/foreign"], 900)
 # All stages together. Whoever runs this as a job has a limit too, and a table that says what was cut off beats none.
 BUDGET_S = 56 * 60
 # A crate registry that does not answer at once is asked again. What would let a later build begin in the middle is not kept: it
@@ -237,7 +240,7 @@ def beside_each_other(runner: Runner, count: int) -> Iterator[concurrent.futures
 
 def check(runner: Runner, name: str, command: list[str], limit_s: float, at_once: bool = True) -> Row:
     began = time.monotonic()
-    done = runner.run(command, limit_s, at_once=at_once)
+    done = runner.run([word.format(target=target()) for word in command], limit_s, at_once=at_once)
     failed = done.status != 0
     # A check that lacks a program says so and goes on.
     lacking = not failed and re.search(r"^SKIPPED ", done.output, re.MULTILINE) is not None
@@ -246,7 +249,7 @@ def check(runner: Runner, name: str, command: list[str], limit_s: float, at_once
 
 def test_programs(runner: Runner) -> list[tuple[str, Path]]:
     """The test programs that are built: (program, the folder of its package). The folder is where cargo, too, runs it."""
-    listed = runner.ask([*BUILD_TESTS[0], *LIST], BUILD_TESTS[1])
+    listed = runner.ask([*BUILD_TESTS[1], *LIST], BUILD_TESTS[2])
     programs = []
     for line in listed.output.splitlines() if listed.status == 0 else []:
         built = json.loads(line) if line.startswith("{") else {}
@@ -276,7 +279,9 @@ def unit_tests(runner: Runner) -> Row:
     commands = [(DOC_TESTS, ROOT)] + [([program], folder) for program, folder in programs]
 
     def run(entry: tuple[list[str], Path]) -> Done:
-        return runner.run(entry[0], TEST_LIMIT_S, at_once=False, cwd=entry[1])
+        # The server that they start is built already.
+        environment = dict(ENVIRONMENT, TRUNKLINE=str(target() / "debug/trunkline"))
+        return runner.run(entry[0], TEST_LIMIT_S, environment, at_once=False, cwd=entry[1])
 
     with beside_each_other(runner, TESTS_AT_ONCE) as pool:
         done = list(pool.map(run, commands))
@@ -328,9 +333,11 @@ def print_table(rows: list[Row]) -> int:
 
 def main() -> None:
     runner = Runner(BUDGET_S)
-    runner.run(*INSTALL)
-    rows = [check(runner, *entry) for entry in CHECKS]
-    rows.append(check(runner, "test build", *BUILD_TESTS))
+    with beside_each_other(runner, 1) as pool:
+        # It waits for the network while the checks compute. The first that use what it installs are the unit tests.
+        installed = pool.submit(check, runner, *INSTALL, at_once=False)
+        rows = [check(runner, *entry) for entry in (*CHECKS, BUILD_TESTS, BUILD_PROGRAMS, RULES)]
+        rows.append(installed.result())
     with beside_each_other(runner, 1) as pool:
         build = pool.submit(check, runner, *BUILD, at_once=False)
         rows += [unit_tests(runner), build.result()]

@@ -11,9 +11,12 @@ use std::time::Duration;
 /// The time that the server may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The path of the program, built with the profile of the calling test.
+/// The path of the program: that of `$TRUNKLINE`, or built with the profile of the calling test.
 #[must_use]
 pub fn program() -> PathBuf {
+    if let Some(program) = std::env::var_os("TRUNKLINE") {
+        return program.into();
+    }
     // The test is TARGET/PROFILE/deps/NAME-HASH.
     let here = std::env::current_exe().expect("this program has a path");
     let directory = here.parent().and_then(Path::parent).expect("a directory of a profile");
@@ -22,7 +25,10 @@ pub fn program() -> PathBuf {
         Some(name) => name,
     };
     let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "--quiet", "--profile", profile, "--package", "trunkline", "--bin", "trunkline"]);
+    // The features of dependencies follow from what is selected. The whole workspace with an example is what
+    // `cargo test --workspace` selects; for the package alone most crates would be compiled once more.
+    build.args(["build", "--quiet", "--profile", profile, "--workspace"]);
+    build.args(["--bin", "trunkline", "--example", "manual"]);
     // A compiler that is found only by PATH would be that of each package's folder.
     if let Some(toolchain) = option_env!("RUSTUP_TOOLCHAIN") {
         build.env("RUSTUP_TOOLCHAIN", toolchain);

@@ -15,7 +15,7 @@ use crate::source::{Source, words};
 
 const DOCUMENT: &str = "SEMANTICS.md";
 /// The folder of files without a path, unless they are in the folder of the previous file.
-const FOLDER: &str = "crates/share/tests";
+const FOLDER: &str = "crates/share/tests/it";
 /// The words before the file of a chapter's tests without a path.
 const CHAPTER_S: &str = "Tests without a path are in";
 
@@ -206,10 +206,10 @@ mod tests {
         };
         write(DOCUMENT, document);
         write(
-            "crates/share/tests/opening.rs",
+            "crates/share/tests/it/opening.rs",
             "#[test]\nfn the_first_one_wins() {}\n// #[test]\n// fn the_second_one_wins() {}\n",
         );
-        write("crates/smb/tests/waiting.rs", "#[test]\nfn what_waits_is_told() {}\n");
+        write("crates/smb/tests/it/waiting.rs", "#[test]\nfn what_waits_is_told() {}\n");
         write(
             "crates/smb/tests/marked.rs",
             "fn helps_a_test() {}\n#[test]\n#[ignore = \"slow\"]\nfn is_left_out() {}\n\
@@ -231,9 +231,9 @@ mod tests {
     #[test]
     fn tests_are_found_by_file_and_behind_it() {
         let good = "Text of `what_is_no_test`.\nTest: `opening.rs:\nthe_first_one_wins`, `the_first_…`; \
-                    `crates/smb/tests/waiting.rs:\n\
+                    `crates/smb/tests/it/waiting.rs:\n\
                     what_waits_is_told`; `proving/peers: a_peer_comes_back`.\n\n## A chapter\n\n\
-                    Tests without a path are in `crates/smb/tests/waiting.rs`.\n\n| a | `opening.rs` | \
+                    Tests without a path are in `crates/smb/tests/it/waiting.rs`.\n\n| a | `opening.rs` | \
                     `what_waits_is_told` |\n";
         assert_eq!(found(good), Vec::<String>::new());
     }

@@ -38,7 +38,7 @@ impl SimulateArgs {
         let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         command
             .current_dir(root)
-            .args(["test", "-q", "-p", "trunkline-smb", "--test", "simulation"])
+            .args(["test", "-q", "--workspace", "--test", "simulation"])
             .args(["--", "--exact", "one_seed_of_all_parts", "--nocapture"])
             .env("SIMULATED_SEEDS", format!("{}+{}", self.seed, self.count));
         match self.has_log {

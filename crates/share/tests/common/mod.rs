@@ -234,6 +234,13 @@ impl Client {
         self.call(|c| self.share.set_delete(c, open, on, false, false))
     }
 
+    /// Removes a file.
+    pub fn remove(&self, at: &str) {
+        let open = self.open(at).access(Rights::DELETE).open();
+        self.set_delete(&open, true).unwrap();
+        self.close(&open);
+    }
+
     pub fn acknowledge(&self, key: u128, keyed: bool, keep: Caching) -> Result<(), Refusal> {
         self.share.acknowledge(self.key, CacheKey(key), keyed, keep, now()).map(|_| ())
     }
