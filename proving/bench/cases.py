@@ -7,8 +7,8 @@ from pathlib import Path
 
 from proving.bench import every_segment
 from proving.harness import server as servers
+from proving.peers import run as peers
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 FILE_BYTES = 256 << 20
 # The file that the foreign generator reads (../peers/rust/src/load.rs).
 PEER_FILE = "bench-file"
@@ -118,9 +118,8 @@ def peer_load(case: Case, server: servers.Server, user: str, password_file: str,
     """Return the command line of the foreign generator, or None for a case that it does not support."""
     if case.protection != "plain" or case.workload in ("write", "open"):
         return None
-    target = ROOT / "proving" / ".cache" / "peers-target"
     password = Path(password_file).read_text()
-    return [str(target / "debug" / "peer-load"), str(server.port), case.share, user, password, case.workload, str(seconds), str(case.depth)]
+    return [*peers.rust_peer("peer-load", profile="release"), str(server.port), case.share, user, password, case.workload, str(seconds), str(case.depth)]
 
 
 # Returns the command line for a case and a server, or None for a case that it does not support. The further arguments

@@ -85,14 +85,17 @@ def _go() -> list[str]:
     return [str(program)]
 
 
+def rust_peer(binary: str, package: str = "rust", profile: str = "dev") -> list[str]:
+    """Return the command of a peer in Rust, which is built."""
+    _need("cargo", "install Rust")
+    target = CACHE / "peers-target"
+    environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
+    _build(["cargo", "build", "-q", "--locked", "--profile", profile, "--bin", binary], "the Rust peers", cwd=HERE / package, env=environment)
+    return [str(target / ("debug" if profile == "dev" else profile) / binary)]
+
+
 def _rust(binary: str, package: str = "rust") -> Prepare:
-    def prepare() -> list[str]:
-        _need("cargo", "install Rust")
-        target = CACHE / "peers-target"
-        environment = dict(os.environ, CARGO_TARGET_DIR=str(target))
-        _build(["cargo", "build", "-q", "--locked", "--bins"], "the Rust peers", cwd=HERE / package, env=environment)
-        return [str(target / "debug" / binary)]
-    return prepare
+    return lambda: rust_peer(binary, package)
 
 
 def _java(which: str) -> Prepare:
