@@ -81,6 +81,13 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
         if leads_nowhere(&io::stdout()) {
             return Err(BackupError::Nowhere);
         }
+        // proc_pid_fd(5): the path of the file behind it. A pipe has none.
+        if let Ok(file) = fs::read_link("/proc/self/fd/1")
+            && file.is_absolute()
+            && lies_in(parent_of(&file), dir)
+        {
+            return Err(BackupError::Inside { file, dir: dir.to_owned() });
+        }
         return write(dir, &mut io::stdout().lock(), to, with_sidecar);
     }
     let host = |path: &Path| {
@@ -89,6 +96,9 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
     };
     if fs::metadata(to).is_ok_and(|there| !there.is_file()) {
         return Err(host(to)(io::Error::other("it is no regular file; give `-` for a pipe")));
+    }
+    if lies_in(parent_of(to), dir) {
+        return Err(BackupError::Inside { file: to.to_owned(), dir: dir.to_owned() });
     }
     remove_abandoned(to);
     let partial = partial_of(to, std::process::id());
@@ -99,7 +109,7 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
     let mut file = options.open(&partial).map_err(host(to))?;
     let written = write(dir, &mut file, to, with_sidecar).and_then(|created| {
         file.sync_all().and_then(|()| fs::rename(&partial, to)).map_err(host(to))?;
-        let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = parent_of(to);
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(host(parent))?;
         Ok(created)
     });
@@ -108,6 +118,18 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
         let _ = fs::remove_file(&partial);
     }
     written
+}
+
+/// The directory of a file.
+fn parent_of(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a directory is the state directory or lies in it, by whatever path each is given. One that does
+/// not exist lies nowhere.
+fn lies_in(directory: &Path, state: &Path) -> bool {
+    let real = |path: &Path| fs::canonicalize(path).ok();
+    real(directory).zip(real(state)).is_some_and(|(directory, state)| directory.starts_with(state))
 }
 
 /// The file to which the process `pid` writes until the backup `to` is complete.
@@ -123,8 +145,7 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// Removes what backups to `to` have left that were killed.
 fn remove_abandoned(to: &Path) {
     let Some(name) = to.file_name().and_then(|name| name.to_str()) else { return };
-    let parent = to.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(parent_of(to)).into_iter().flatten().flatten() {
         let beside = entry.file_name();
         let rest = beside.to_str().and_then(|beside| beside.strip_prefix(name)?.strip_prefix('.'));
         let pid = rest.and_then(|rest| rest.strip_suffix(".partial")?.parse::<u32>().ok());
@@ -246,4 +267,32 @@ pub fn verify(path: &Path) -> Result<Summary, BackupError> {
         StoreImage::read(database).map_err(SnapshotError::from)?;
     }
     Ok(summary)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_backup_is_written_into_the_state_that_it_saves() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        drop(StateDir::open(&state).unwrap());
+        fs::create_dir(state.join("below")).unwrap();
+        fs::create_dir(dir.path().join("beside")).unwrap();
+        std::os::unix::fs::symlink(&state, dir.path().join("link")).unwrap();
+        for target in ["state/b.tar", "state/b", "state/below/b", "beside/../state/b", "link/b"] {
+            for given in [&state, &dir.path().join("link")] {
+                let refused = create(given, &dir.path().join(target), true).unwrap_err();
+                assert!(matches!(refused, BackupError::Inside { .. }), "{target}: {refused}");
+                assert!(refused.to_string().contains("give a file elsewhere"), "{refused}");
+            }
+        }
+        assert!(!state.join("b").exists());
+        // A link that is replaced lies where it lies, wherever it leads.
+        std::os::unix::fs::symlink(state.join("b"), dir.path().join("beside/b")).unwrap();
+        create(&state, &dir.path().join("beside/b"), true).unwrap();
+        assert!(!state.join("b").exists());
+        create(&state, &dir.path().join("state-b"), true).unwrap();
+    }
 }

@@ -81,6 +81,17 @@ pub enum BackupError {
         "standard output is closed or /dev/null, so that the backup would be lost; give a file or a pipe"
     )]
     Nowhere,
+    /// The backup would lie in the state directory.
+    #[error(
+        "{file}: it lies in the state directory {dir}, and would be lost together with it; give a file \
+         elsewhere, best on another disk"
+    )]
+    Inside {
+        /// The file.
+        file: PathBuf,
+        /// The state directory.
+        dir: PathBuf,
+    },
     /// The state cannot be read.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),

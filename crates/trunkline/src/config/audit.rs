@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use share::AuditClasses;
 
-use super::os_error;
+use super::{file_error, os_error};
 use super::setting::{ConfigError, Setting};
 use super::tables::{Audit, Config, Share};
 use super::values::Choice;
@@ -162,7 +162,7 @@ fn check_files(config: &Config) -> Result<(), ConfigError> {
         let why = match std::fs::metadata(parent) {
             Ok(found) if found.is_dir() => None,
             Ok(_) => Some("it is not a directory".to_owned()),
-            Err(error) => Some(os_error(&error)),
+            Err(error) => Some(file_error(parent, &error)),
         };
         if let Some(why) = why {
             let parent = parent.display();

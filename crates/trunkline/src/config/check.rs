@@ -3,7 +3,8 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use super::setting::{ConfigError, Origin, os_error, own_error};
+use super::mounts::{Mounts, file_error};
+use super::setting::{ConfigError, Origin, own_error};
 use super::tables::{Account, Config, Share, User};
 use super::values::{Authentication, Encryption, Ntlm, ShareProtocol};
 
@@ -54,7 +55,7 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
 /// # Errors
 /// The reason why it holds no password.
 pub fn read_password(path: &Path) -> Result<String, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| os_error(&e))?;
+    let text = std::fs::read_to_string(path).map_err(|e| file_error(path, &e))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.to_owned()),
         _ => Err("its first line is empty; it must be the password".to_owned()),
@@ -99,7 +100,7 @@ fn directory(config: &Config, mounts: &Mounts, share: &Share) -> Result<PathBuf,
                 .to_owned(),
         ));
     }
-    let real = std::fs::canonicalize(path).map_err(|e| wrong(os_error(&e)))?;
+    let real = std::fs::canonicalize(path).map_err(|e| wrong(file_error(path, &e)))?;
     if !real.is_dir() {
         return Err(wrong("not a directory".to_owned()));
     }
@@ -206,66 +207,6 @@ fn nodes_above(directory: &Path) -> Vec<(u64, u64)> {
         at.push("..");
     }
     nodes
-}
-
-/// The mounts of the host. A bind mount shows the same files at another path, and its parents are not those
-/// of the original directory.
-struct Mounts(Vec<Mount>);
-
-struct Mount {
-    /// The file system.
-    device: String,
-    /// The mounted directory of that file system.
-    root: PathBuf,
-    at: PathBuf,
-}
-
-impl Mounts {
-    /// The mounts of this host. Empty if the host does not report them.
-    fn read() -> Mounts {
-        Mounts::parse(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
-    }
-
-    // proc_pid_mountinfo(5)
-    fn parse(text: &[u8]) -> Mounts {
-        let one = |line: &[u8]| {
-            let mut fields = line.split(|byte| *byte == b' ').skip(2);
-            let device = String::from_utf8_lossy(fields.next()?).into_owned();
-            Some(Mount { device, root: unescaped(fields.next()?), at: unescaped(fields.next()?) })
-        };
-        Mounts(text.split(|byte| *byte == b'\n').filter_map(one).collect())
-    }
-
-    /// Whether systemd has put its inaccessible directory over a path or one above it, as it does for
-    /// `ProtectHome=yes` and `InaccessiblePaths=` (systemd.exec(5)).
-    fn are_hiding(&self, path: &Path) -> bool {
-        let at = self.locate(path).map(|(_, inside)| inside);
-        at.is_some_and(|inside| inside.ancestors().any(|at| at.ends_with("systemd/inaccessible/dir")))
-    }
-
-    /// The file system of a path, and the path within it.
-    fn locate(&self, path: &Path) -> Option<(&str, PathBuf)> {
-        // Among several mounts on one directory the last one is visible.
-        let over = self.0.iter().filter(|mount| path.starts_with(&mount.at));
-        let mount = over.max_by_key(|mount| mount.at.components().count())?;
-        let inside = path.strip_prefix(&mount.at).ok()?;
-        Some((&mount.device, mount.root.join(inside)))
-    }
-}
-
-/// Decodes a path of mountinfo, in which blanks and similar characters are three octal digits.
-fn unescaped(text: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt;
-    let mut path = Vec::with_capacity(text.len());
-    let mut left = text;
-    while let Some((first, rest)) = left.split_first() {
-        let digits =
-            rest.get(..3).filter(|_| *first == b'\\').and_then(|digits| std::str::from_utf8(digits).ok());
-        let byte = digits.and_then(|digits| u8::from_str_radix(digits, 8).ok());
-        path.push(byte.unwrap_or(*first));
-        left = if byte.is_some() { &rest[3..] } else { rest };
-    }
-    std::ffi::OsString::from_vec(path).into()
 }
 
 /// Refuses a share over NFS that must be encrypted, since NFS is not encrypted here.
@@ -622,16 +563,6 @@ mod tests {
         assert!(!meet("/srv/docs/beside", "/mnt/nested") && !meet("/srv/docsx", "/mnt/same"));
         assert!(!meet("/srv/docs", "/mnt/other") && !meet("/docs", "/mnt/same"));
         assert!(Mounts::parse(b"").locate(Path::new("/a")).is_none(), "not known");
-    }
-
-    #[test]
-    fn a_directory_that_systemd_hides_is_told_from_an_empty_one() {
-        let text = b"22 1 8:1 / / rw - ext4 /dev/a rw\n\
-                     40 22 0:25 /systemd/inaccessible/dir /home ro,nosuid - tmpfs tmpfs rw\n\
-                     41 22 0:41 / /srv rw - tmpfs t rw\n";
-        let mounts = Mounts::parse(text);
-        assert!(mounts.are_hiding(Path::new("/home")) && mounts.are_hiding(Path::new("/home/ann/docs")));
-        assert!(!mounts.are_hiding(Path::new("/srv")) && !mounts.are_hiding(Path::new("/homes")));
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! code to read it and the text to show. [`Config::load`] reads the file, and overrides it by the environment
 //! ([`environment`]), by the changes by command (`changes`) and by the command line. [`read`] turns tables
 //! into values. [`section`] reads one table, [`mod@format`] one value, [`words`] one value of a
-//! variable. [`check`] checks the values against each other and against the host. [`show`]
-//! prints each value with its origin. [`foreign`] lists the keys of other servers.
+//! variable. [`check`] checks the values against each other and against the host, and `mounts` knows what
+//! systemd hides of it. [`show`] prints each value with its origin. [`foreign`] lists the keys of other
+//! servers.
 //!
 //! Every value is a [`Setting`] that remembers its [`Origin`], so that a message can name the setting to
 //! change.
@@ -20,6 +21,7 @@ pub mod foreign;
 pub mod format;
 pub mod homes;
 pub mod limits;
+mod mounts;
 pub mod nearest;
 pub mod read;
 pub mod section;
@@ -39,6 +41,7 @@ use environment::Environment;
 use read::Texts;
 use section::Section;
 
+pub use mounts::file_error;
 pub use setting::{ConfigError, Origin, Setting, os_error, own_error};
 pub use tables::{Above, Account, Admin, Audit, Config, Domain, Server, Share, Testing, User};
 pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};
@@ -105,7 +108,7 @@ impl Sources {
     fn read_file(overrides: &Overrides) -> Result<Option<String>, ConfigError> {
         let Some(path) = &overrides.config else { return Ok(None) };
         let text = std::fs::read_to_string(path);
-        text.map(Some).map_err(|e| ConfigError(format!("{}: {}; see --config", path.display(), os_error(&e))))
+        text.map(Some).map_err(|e| ConfigError(format!("{}: {}; see --config", path.display(), file_error(path, &e))))
     }
 
     /// Reads the file of changes by command. None if there is no such file.
@@ -221,7 +224,7 @@ impl Config {
     fn add_directory(&mut self, dir: &Path, overrides: &Overrides) -> Result<(), ConfigError> {
         let origin = Origin::CommandLine("DIR");
         let full = std::fs::canonicalize(dir).map_err(|e| {
-            ConfigError(format!("{}: {}; give a directory that exists", dir.display(), os_error(&e)))
+            ConfigError(format!("{}: {}; give a directory that exists", dir.display(), file_error(dir, &e)))
         })?;
         let name =
             full.file_name().map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned());

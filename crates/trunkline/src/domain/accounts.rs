@@ -13,7 +13,7 @@ use volume::security::Sid;
 use super::directory::MachineAccount;
 use super::keytab::Keytab;
 use crate::config::values::IdmapBackend;
-use crate::config::{Domain, os_error};
+use crate::config::{Domain, file_error};
 use crate::host;
 
 /// The time after which the thread that looks up names sees that nobody needs it any more.
@@ -83,7 +83,7 @@ fn mend_key(key: &str, file: &Path, why: &dyn std::fmt::Display) -> String {
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, String> {
-    std::fs::read(file).map_err(|why| mend(file, &os_error(&why)))
+    std::fs::read(file).map_err(|why| mend(file, &file_error(file, &why)))
 }
 
 /// The way in which the resolver asks the directory. Another way needs another resolver.
@@ -108,7 +108,7 @@ impl DirectoryAccess {
         let authorities = match &domain.ldap_ca {
             Some(file) => {
                 let pem = std::fs::read(&file.value);
-                let pem = pem.map_err(|why| mend_key("ldap_ca", &file.value, &os_error(&why)))?;
+                let pem = pem.map_err(|why| mend_key("ldap_ca", &file.value, &file_error(&file.value, &why)))?;
                 Some((file.value.clone(), pem))
             }
             None => None,

@@ -11,7 +11,7 @@ use super::enctype;
 #[derive(Debug, thiserror::Error)]
 pub enum KeytabError {
     /// The host's error.
-    #[error("{}: {}", .0.display(), crate::config::os_error(.1))]
+    #[error("{}: {}", .0.display(), crate::config::file_error(.0, .1))]
     Host(PathBuf, std::io::Error),
     /// It is no keytab, or it is cut.
     #[error("{}: it is not a keytab, or it is damaged", .0.display())]
