@@ -76,8 +76,9 @@ impl Door {
         }
     }
 
-    /// Whether a request can come from a program or from the admin page.
-    pub(crate) fn is_no_other_site(&self, head: &Parts) -> Result<(), NotLetIn> {
+    /// Whether a request can come from a program or from the admin page. `has_body` tells whether it has a
+    /// body of some length.
+    pub(crate) fn is_no_other_site(&self, head: &Parts, has_body: bool) -> Result<(), NotLetIn> {
         let other = || not(StatusCode::FORBIDDEN, "this comes from a page of another site");
         if let Some(origin) = head.headers.get(ORIGIN) {
             let host = head.headers.get(HOST);
@@ -98,8 +99,11 @@ impl Door {
         let is_read = [Method::GET, Method::HEAD, Method::DELETE].contains(&head.method);
         let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
-        // A form of another page cannot send this content type.
-        if !is_read && !kind.eq_ignore_ascii_case("application/json") {
+        // Another page can send neither this content type nor a token without asking first (CORS). Without a
+        // body there is nothing that needs a type.
+        let has_token = head.headers.contains_key(AUTHORIZATION);
+        let is_asked_first = kind.eq_ignore_ascii_case("application/json") || (has_token && !has_body);
+        if !is_read && !is_asked_first {
             return not(StatusCode::UNSUPPORTED_MEDIA_TYPE, "only Content-Type: application/json");
         }
         Ok(())

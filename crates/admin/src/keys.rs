@@ -29,6 +29,11 @@ pub enum KeyName {
     Key2,
 }
 
+impl KeyName {
+    /// Both keys.
+    pub const ALL: [KeyName; 2] = [KeyName::Key1, KeyName::Key2];
+}
+
 impl fmt::Display for KeyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -175,6 +175,10 @@ const ROOM: &str = "make room in the target and run the same command again";
 const RESTARTED: &str = "the server restarted while the file was written, and may have lost what was \
     written; run the same command again, it resumes";
 
+/// The advice where an owner is refused.
+pub(crate) const OWNER: &str = "this user may give no files to others there; leave the owners out (`--copy DATSE` in place \
+    of --copyall, or no --owner), or copy as root on the host that has the files";
+
 /// The text of an error, with advice where it is known.
 fn with_advice(error: &client::Error) -> String {
     if let client::Error::Local(why) = error {
@@ -187,6 +191,7 @@ fn with_advice(error: &client::Error) -> String {
         (Some(NtStatus::ACCESS_DENIED), _) | (_, Some(NfsStat::Access | NfsStat::Perm)) => {
             "the user may not do this there"
         }
+        (Some(NtStatus::INVALID_OWNER), _) => OWNER,
         (Some(NtStatus::OBJECT_NAME_INVALID), _) | (_, Some(NfsStat::BadName | NfsStat::NameTooLong)) => {
             "the target cannot hold this name; rename it"
         }
@@ -202,6 +207,14 @@ fn with_advice(error: &client::Error) -> String {
     format!("{error}; {advice}")
 }
 
+/// An error of this host on setting an owner, with advice.
+pub(crate) fn owner_refused(why: io::Error) -> io::Error {
+    match why.kind() {
+        io::ErrorKind::PermissionDenied => io::Error::new(why.kind(), format!("{why}; {OWNER}")),
+        _ => why,
+    }
+}
+
 /// Adds the action that failed to an error.
 pub(crate) trait ErrorContext<T> {
     fn doing(self, what: impl FnOnce() -> String) -> Result<T, Error>;
@@ -215,7 +228,21 @@ impl<T, F: Into<Fault>> ErrorContext<T> for Result<T, F> {
 
 #[cfg(test)]
 mod tests {
+    use smb_wire::SmbCommand;
+
     use super::*;
+
+    #[test]
+    fn whoever_may_give_no_files_away_is_told_what_to_leave_out() {
+        let refused =
+            client::Error::Status { command: SmbCommand::SetInfo, status: NtStatus::INVALID_OWNER };
+        let here = owner_refused(io::Error::from(io::ErrorKind::PermissionDenied));
+        for text in [Fault::from(refused).to_string(), here.to_string()] {
+            assert!(text.contains("`--copy DATSE` in place of --copyall"), "{text}");
+        }
+        let other = owner_refused(io::Error::from(io::ErrorKind::NotFound)).to_string();
+        assert!(!other.contains("--copy"), "{other}");
+    }
 
     #[test]
     fn a_file_whose_server_restarted_is_taken_up_where_it_was() {

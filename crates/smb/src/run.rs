@@ -31,11 +31,11 @@ pub(crate) fn receive(connection: &mut Connection, frame: &mut [u8], now: Now, o
         Some(Packet::Smb2) => start(connection, frame, None, now, out),
         Some(Packet::Transform) => match connection.unseal(frame) {
             Some(session_id) => start(connection, &mut frame[transform::SIZE..], Some(session_id), now, out),
-            None => connection.hang_up("a sealed frame that cannot be opened", out),
+            None => connection.hang_up("a sealed frame that cannot be opened", now, out),
         },
         Some(Packet::Smb1) => negotiate::from_smb1(connection, frame, now, out),
-        Some(Packet::Compressed) => connection.hang_up("compression was not negotiated", out),
-        None => connection.hang_up("not an SMB message", out),
+        Some(Packet::Compressed) => connection.hang_up("compression was not negotiated", now, out),
+        None => connection.hang_up("not an SMB message", now, out),
     }
 }
 
@@ -87,7 +87,7 @@ fn run_one(
 ) -> NextStep {
     let left = exchange.remaining.bytes().len();
     let Some(Ok(first)) = exchange.remaining.first() else {
-        connection.hang_up("a malformed header", out);
+        connection.hang_up("a malformed header", now, out);
         return NextStep::Closed;
     };
     let First { header, message, signature } = first;
@@ -101,7 +101,7 @@ fn run_one(
                 return NextStep::Next;
             }
             Err(AdmissionRefusal::Close(why)) => {
-                connection.hang_up(why, out);
+                connection.hang_up(why, now, out);
                 return NextStep::Closed;
             }
             Err(AdmissionRefusal::Answer { status, signed }) => {
@@ -123,7 +123,7 @@ fn run_one(
     request_state.signed |= sign_answer && compound.sealed_by.is_none();
     match outcome {
         CommandOutcome::Disconnect(why) => {
-            connection.hang_up(why, out);
+            connection.hang_up(why, now, out);
             return NextStep::Closed;
         }
         CommandOutcome::Parked(aside) => {

@@ -113,12 +113,12 @@ impl Conversation for Connection {
         self.announce_silent(now, out);
         self.end_batch(before, now, out);
         if !self.parked.has_log_ons() && self.deadline.is_some_and(|deadline| deadline <= now.mono_ns) {
-            self.hang_up("nobody logged on in time", out);
+            self.hang_up("nobody logged on in time", now, out);
         }
     }
 
-    fn on_receipt(&mut self, token: u64, arrived: bool, _now: Now, out: &mut Output<Event>) {
-        self.take_receipt(token, arrived, out);
+    fn on_receipt(&mut self, token: u64, arrived: bool, now: Now, out: &mut Output<Event>) {
+        self.take_receipt(token, arrived, now, out);
     }
 
     fn batch_ended(&mut self, ended_ns: u64, end: u64) {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use admin::KeyName;
 use admin::access::Role;
-use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::builder::{OsStringValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::environment::Environment;
@@ -216,6 +216,14 @@ pub struct HealthArgs {
 /// Reads a path. An empty one counts as not given: an empty variable is not set.
 fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
+}
+
+/// Reads one of these values by its name. Shells complete the names.
+fn one_of<T, const N: usize>(all: [T; N]) -> impl TypedValueParser<Value = T>
+where
+    T: ToString + std::str::FromStr<Err = String> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(all.map(|value| value.to_string())).try_map(|name| name.parse())
 }
 
 /// Options that select a server or its state.
@@ -484,8 +492,8 @@ pub enum TokenCommand {
     Add {
         /// Name of the token, for the log and the list
         name: String,
-        /// Rights of the token: read, operate or administer
-        #[arg(long)]
+        /// Rights of the token
+        #[arg(long, value_parser = one_of(Role::ALL))]
         role: Role,
         /// Time for which it is valid, such as 90d, 12h or 30m [default: until it is revoked]
         #[arg(long, value_name = "TIME")]
@@ -538,7 +546,8 @@ pub enum KeysCommand {
     Renew {
         /// Name of the account
         name: String,
-        /// key1 or key2 [default: the first that does not exist yet]
+        /// Key to replace [default: the first that does not exist yet]
+        #[arg(value_parser = one_of(KeyName::ALL))]
         key: Option<KeyName>,
         /// File whose first line is the key, 64 bytes in base64; - is standard input [default: make one]
         #[arg(long, value_name = "FILE")]

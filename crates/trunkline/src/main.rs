@@ -35,6 +35,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
+use serve::signals::Signals;
 
 /// Opening, creating and listing allocate memory. The allocator of the C library took an eighth of their
 /// time.
@@ -51,11 +52,13 @@ fn has_failed(error: &anyhow::Error) -> bool {
 }
 
 fn main() -> ExitCode {
+    // A signal that comes before somebody listens to it would end the process.
+    let signals = is_command("serve").then(Signals::listen);
     let cli = match cli::Cli::try_parse_from(load::diskspd::spell_out(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
-    match command::run(cli.command) {
+    match command::run(cli.command, signals) {
         Ok(status) => status,
         Err(error) => {
             // A chain of causes may hold line ends of its own.
@@ -64,6 +67,11 @@ fn main() -> ExitCode {
             if has_failed(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
         }
     }
+}
+
+/// Whether the command line has this command.
+fn is_command(name: &str) -> bool {
+    std::env::args_os().nth(1).is_some_and(|command| command == name)
 }
 
 /// The words of the command line that are valid text.
@@ -80,8 +88,7 @@ fn refused(error: &clap::Error) -> ExitCode {
         true => error.print(),
         false => std::io::stderr().write_all(masked.as_bytes()),
     };
-    let is = |name: &str| std::env::args_os().nth(1).is_some_and(|command| command == name);
-    let (is_copy, is_health) = (is("copy"), is("health"));
+    let (is_copy, is_health) = (is_command("copy"), is_command("health"));
     match error.exit_code() {
         2 if is_copy => ExitCode::from(copy::FATAL),
         // Supervisors reserve 2.

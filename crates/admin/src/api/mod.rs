@@ -16,7 +16,7 @@ mod users;
 use std::sync::{Arc, OnceLock};
 
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::{Body, Bytes, Incoming};
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use serde::Serialize;
@@ -78,7 +78,9 @@ impl Service for Page {
     async fn respond(&self, request: Request<Incoming>, peer: &HttpPeer) -> Response<Full<Bytes>> {
         let (head, body) = request.into_parts();
         let path = head.uri.path().to_owned();
-        let known = self.door.names_this_host(&head).and_then(|()| self.door.is_no_other_site(&head));
+        let has_body = !body.is_end_stream();
+        let door = &self.door;
+        let known = door.names_this_host(&head).and_then(|()| door.is_no_other_site(&head, has_body));
         if let Err(refused) = known {
             return ApiResponse::not_let_in(&refused).response();
         }

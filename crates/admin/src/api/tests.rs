@@ -261,6 +261,20 @@ fn nobody_gets_in_without_the_token_or_from_another_site() {
     for kind in ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"] {
         is(&post(&format!("{host}{token}{kind}")), 415, "application/json", &[]);
     }
+    // Without a body a token will do: another page cannot send one unasked.
+    let reload =
+        |headers: &str| send(&format!("POST /api/v1/reload HTTP/1.1\r\n{host}{headers}\r\n")).0;
+    for headers in ["", "Content-Length: 0\r\n", "Content-Type: text/plain\r\nContent-Length: 0\r\n"] {
+        let answer = reload(&format!("{token}{headers}"));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{headers}: {answer}");
+        let answer = reload(headers);
+        assert!(answer.starts_with("HTTP/1.1 415 "), "{headers}: {answer}");
+    }
+    let chunked = send(&format!(
+        "POST /api/v1/reload HTTP/1.1\r\n{host}{token}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
+    ));
+    is(&chunked, 415, "application/json", &[]);
+    is(&ask("POST", "/api/v1/shares", "", ""), 400, "", &[]);
     let long = format!("{{\"name\":\"{}\"}}", "x".repeat(MAX_BODY));
     is(&ask("POST", "/api/v1/shares", "", &long), 413, "longer than 64 KiB", &[]);
 }

@@ -9,7 +9,7 @@ use share::{
     RecycleRules, RecycleSummary, Refusal,
 };
 use volume::faulty::VolumeCall;
-use volume::security::Rights;
+use volume::security::{Ace, AceFlags, Acl, Descriptor, Rights};
 use volume::{Failure, MeteredVolume, Volume};
 use wire::Now;
 
@@ -119,6 +119,71 @@ fn each_user_sees_only_the_own_folder_and_an_administrator_sees_all() {
     };
     assert_eq!(step(&bob), Err(Refusal::AccessDenied));
     assert_eq!(step(&alice), Ok(()));
+}
+
+/// What another user gets who guesses the path `at` in the folder of a user, by each way to use a path.
+fn guesses(world: &TestShare, other: &Client, at: &str) -> Vec<Result<(), Refusal>> {
+    let own = other.open("of-bob").access(READ | Rights::DELETE).open();
+    let opens = [READ, Rights::READ_ATTRIBUTES, Rights::DELETE, Rights::READ_CONTROL, Rights::WRITE_OWNER];
+    let mut all: Vec<_> = opens.iter().map(|want| other.open(at).access(*want).result().map(|_| ())).collect();
+    for disposition in [Disposition::Create, Disposition::OpenOrCreate, Disposition::OverwriteOrCreate] {
+        all.push(other.open(at).disposition(disposition).result().map(|_| ()));
+        all.push(other.open(at).disposition(disposition).options(Options::DIRECTORY).result().map(|_| ()));
+    }
+    all.push(other.open(at).stream("s").result().map(|_| ()));
+    all.push(other.open(&format!("{at}/below")).result().map(|_| ()));
+    for replace in [false, true] {
+        all.push(done(other.rename(&own, at, replace)));
+        all.push(other.call(|c| world.share.link(c, &own, &path(at), replace)));
+    }
+    other.close(&own);
+    all
+}
+
+#[test]
+fn nobody_reaches_by_the_folder_of_a_user_what_lies_there_or_hears_whether_it_does() {
+    let world = TestShare::with(keeping(rules()));
+    let (alice, bob) = (world.client(1), world.client_of(2, user(1002)));
+    alice.make_directory("d");
+    for at in ["f", "d/f"] {
+        alice.make_with(at, "text");
+        alice.remove(at);
+    }
+    bob.make_with("of-bob", "");
+    for folder in [".recycle/uid-1001", ".RECYCLE/UID-1001", ".recycle/uid-1001/d"] {
+        let (there, missing) =
+            (guesses(&world, &bob, &format!("{folder}/f")), guesses(&world, &bob, &format!("{folder}/g")));
+        assert!(there.iter().all(|got| *got == Err(Refusal::AccessDenied)), "{folder}: {there:?}");
+        assert_eq!(there, missing, "{folder}");
+    }
+    // A link that the server follows leads nobody there either.
+    let root = world.memory.root().unwrap();
+    for (at, text) in [("file", ".recycle/uid-1001/f"), ("folder", ".recycle/uid-1001"), ("all", ".recycle")] {
+        root.create_link(&name(at), text.as_bytes(), None).unwrap();
+    }
+    for at in ["file", "folder/f", "all/uid-1001/f"] {
+        let got = bob.open(at).access(READ).result().map(|_| ());
+        assert!(matches!(got, Err(Refusal::AccessDenied)), "{at}: {got:?}");
+        assert_eq!(alice.read(&alice.open(at).access(READ).open()).unwrap(), "text", "{at}");
+    }
+    assert_eq!(alice.names_in(".recycle/uid-1001"), ["d", "f"]);
+}
+
+#[test]
+fn a_removed_file_opens_to_its_remover_no_further_than_before() {
+    let world = TestShare::with(keeping(rules()));
+    let (alice, bob) = (world.client(1), world.client_of(2, user(1002)));
+    let own = Ace::allow(user(1002).sid, Rights::ALL, AceFlags::empty());
+    let only = Descriptor::new(user(1002).sid, user(1002).sid, Acl::new(vec![own]));
+    bob.close(&bob.open("f").disposition(Disposition::Create).descriptor(&only).open());
+    assert_eq!(alice.open("f").access(READ).refusal(), Refusal::AccessDenied);
+    // The right to remove names in the directory does that, and no more.
+    alice.remove("f");
+    assert_eq!(alice.names_in(".recycle/uid-1001"), ["f"]);
+    let refused = |want| alice.open(".recycle/uid-1001/f").access(want).refusal();
+    for want in [READ, Rights::WRITE_DATA, Rights::READ_CONTROL, Rights::WRITE_DAC, Rights::WRITE_OWNER] {
+        assert_eq!(refused(want), Refusal::AccessDenied, "{want:?}");
+    }
 }
 
 #[test]

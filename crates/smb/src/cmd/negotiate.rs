@@ -117,10 +117,10 @@ pub(crate) fn fingerprint(offered: &WireList<'_, Dialect>) -> [u8; 64] {
 /// Answers the SMB1 NEGOTIATE of older clients (MS-SMB2 3.3.5.3).
 pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out: &mut Output<Event>) {
     let Ok(parsed) = smb1::Negotiate::parse(frame) else {
-        return connection.hang_up("an SMB1 message that is no NEGOTIATE", out);
+        return connection.hang_up("an SMB1 message that is no NEGOTIATE", now, out);
     };
     if connection.negotiated.is_some() || connection.multi_protocol {
-        return connection.hang_up("a second NEGOTIATE", out);
+        return connection.hang_up("a second NEGOTIATE", now, out);
     }
     connection.account = account_at(connection);
     let config = connection.settings();
@@ -131,7 +131,7 @@ pub(crate) fn from_smb1(connection: &mut Connection, frame: &[u8], now: Now, out
         } else if parsed.offers(smb1::DIALECT_2_002) && config.min_dialect == Dialect::Smb202 {
             Dialect::Smb202
         } else {
-            return connection.hang_up("a client that speaks only SMB1", out);
+            return connection.hang_up("a client that speaks only SMB1", now, out);
         };
     let agreed = NegotiatedContexts::default();
     let (is_wildcard, empty) = (dialect == Dialect::Wildcard, Capabilities::empty());

@@ -202,12 +202,6 @@ impl Connection {
         Origin { connection: self.handle.id, is_itself: true }
     }
 
-    /// Closes the connection after a violation of the protocol.
-    pub(crate) fn hang_up(&self, why: &str, out: &mut Output<Event>) {
-        tracing::info!(peer = %self.handle.peer.remote, why, "closing the connection");
-        out.close = true;
-    }
-
     /// The channel of a session, also of one that ended while requests were under way.
     pub(crate) fn channel_or_parting(&self, session_id: u64) -> Option<&Channel> {
         let mut all = self.channels.iter().chain(&self.parting);

@@ -62,7 +62,7 @@ impl Connection {
     }
 
     /// Handles the transport's report on receipt request `token`: whether all earlier frames have arrived.
-    pub(crate) fn take_receipt(&mut self, token: u64, arrived: bool, out: &mut Output<Event>) {
+    pub(crate) fn take_receipt(&mut self, token: u64, arrived: bool, now: Now, out: &mut Output<Event>) {
         let at = self.unconfirmed.iter().position(|sent| sent.first == token || sent.last == token);
         let Some(at) = at else { return };
         let sent = &mut self.unconfirmed[at];
@@ -82,7 +82,7 @@ impl Connection {
             None => {}
         }
         if sent.last == token {
-            self.hang_up("the client's host has not acknowledged a break notice", out);
+            self.hang_up("the client's host has not acknowledged a break notice", now, out);
         }
     }
 

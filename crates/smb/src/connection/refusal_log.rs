@@ -1,10 +1,11 @@
-//! Log lines about refused requests, within the limits of [`RateLimitedLog`](crate::state::rate_limited_log).
+//! Log lines about refused requests and closed connections, within the limits of [`RateLimitedLog`](crate::state::rate_limited_log).
 
 use smb_wire::NtStatus;
-use wire::Now;
+use wire::{Now, Output};
 
 use super::Connection;
 use crate::exchange::Request;
+use crate::state::Event;
 
 /// The most characters of a client's user name in a log line.
 const MAX_NAME_SHOWN: usize = 64;
@@ -27,6 +28,15 @@ impl Connection {
         let left_out = Some(left_out).filter(|&lines| lines > 0);
         let user: String = user.chars().take(MAX_NAME_SHOWN).collect();
         tracing::warn!(%peer, user, why, left_out, "{what}");
+    }
+
+    /// Closes the connection after a violation of the protocol, or because nothing is left to say on it.
+    pub(crate) fn hang_up(&self, why: &str, now: Now, out: &mut Output<Event>) {
+        out.close = true;
+        let peer = self.handle.peer.remote;
+        let Some(left_out) = self.server.request_log.admit(peer.ip(), now.mono_ns) else { return };
+        let left_out = Some(left_out).filter(|&lines| lines > 0);
+        tracing::info!(%peer, why, left_out, "closing the connection");
     }
 
     /// Logs a request without a session on this connection, if other connections carry that session.

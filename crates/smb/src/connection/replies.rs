@@ -83,7 +83,10 @@ impl Connection {
         let sealed_by = compound.sealed_by;
         let sealing = sealed_by.and_then(|id| self.channel_or_parting(id)).map(|channel| &*channel.session);
         if sealed_by.is_some() && sealing.is_none() {
-            return self.hang_up("the keys that seal an answer are gone", out);
+            let peer = self.handle.peer.remote;
+            tracing::info!(%peer, "closing the connection: the keys that seal an answer are gone");
+            out.close = true;
+            return;
         }
         out.frames.push(compound.into_frame(sealing));
     }

@@ -45,9 +45,25 @@ fn write(dir: &Path) -> io::Result<()> {
     pages(&command, &section("man1")?)?;
     fs::write(section("man5")?.join("trunkline.toml.5"), settings::page().to_roff())?;
     for (shell, name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
-        generate_to(shell, &mut Cli::command(), "trunkline", section(name)?)?;
+        generate_to(shell, &mut visible(&Cli::command()), "trunkline", section(name)?)?;
     }
     Ok(())
+}
+
+/// A command without hidden commands and options. The writers of completions would offer them.
+fn visible(command: &Command) -> Command {
+    // Names must live as long as the program, which ends soon.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
+    let mut shown = Command::new(name).args(arguments);
+    if let Some(about) = command.get_about() {
+        shown = shown.about(about.clone());
+    }
+    if command.get_version().is_some() {
+        shown = shown.version(env!("CARGO_PKG_VERSION"));
+    }
+    let inner = command.get_subcommands().filter(|inner| !inner.is_hide_set());
+    shown.subcommands(inner.map(visible))
 }
 
 /// Writes the page of a command and those of its subcommands.
@@ -99,4 +115,27 @@ fn definition(roff: &mut Roff, term: impl Into<Vec<Inline>>, meaning: impl Into<
     roff.control("TP", []);
     roff.text(term);
     roff.text(meaning);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completions(shell: Shell) -> String {
+        let mut text = Vec::new();
+        clap_complete::aot::generate(shell, &mut visible(&Cli::command()), "trunkline", &mut text);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn shells_complete_the_words_that_a_value_may_be_and_no_hidden_command() {
+        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
+            let text = completions(shell);
+            assert!(text.contains("administer") && text.contains("key2"), "{shell}");
+            assert!(!text.contains("null-server") && !text.contains("null-loop"), "{shell}");
+            for shown in ["domain", "renew", "older-than-days", "mirror", "version"] {
+                assert!(text.contains(shown), "{shell}: {shown}");
+            }
+        }
+    }
 }

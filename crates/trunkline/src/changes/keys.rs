@@ -21,7 +21,11 @@ pub fn settings(items: &[String]) -> Result<Map<String, Value>, String> {
     for item in items {
         let (key, text) = item
             .split_once('=')
-            .ok_or_else(|| format!("`{item}` is not KEY=VALUE, such as comment=Plans"))?;
+            .map(|(key, text)| (key.trim(), text))
+            .filter(|(key, _)| !key.is_empty())
+            .ok_or_else(|| {
+                format!("`{item}` is not KEY=VALUE, such as comment=Plans; put quotes around blanks")
+            })?;
         if all.insert(key.to_owned(), words::value(&shape(key), key, text)?).is_some() {
             return Err(format!("`{key}` is given twice"));
         }
@@ -45,7 +49,7 @@ mod tests {
             "read_only=on",
             "protocols=smb, nfs",
             "comment=42",
-            "users=ann=write,*=read",
+            "users = ann = write, * =read",
             "nfs_clients=",
             "send_file=auto",
             "colour=blue",
@@ -57,6 +61,9 @@ mod tests {
         assert_eq!(Value::Object(settings(&items).unwrap()), wanted);
         for (bad, why) in [
             ("path", "`path` is not KEY=VALUE"),
+            ("=", "`=` is not KEY=VALUE, such as comment=Plans; put quotes around blanks"),
+            ("users==write", "`=write` in `users` is not NAME=ACCESS"),
+            ("users=ann=", "`ann=` in `users` is not NAME=ACCESS"),
             ("provisioned_gib=1.5", "must be a whole number, not `1.5`"),
             ("provisioned_gib=-1", "must be a whole number, not `-1`"),
             ("multichannel=maybe", "must be on or off, not `maybe`"),

@@ -10,7 +10,7 @@ use super::{control, table};
 use crate::changes::history::History;
 use crate::changes::{Edited, keys, object};
 use crate::cli::{ListArgs, LocationArgs, ObjectCommand};
-use crate::config::{Config, Overrides, Sources, check, nearest};
+use crate::config::{Config, Overrides, Sources, check, homes, nearest};
 use crate::state::StateDir;
 
 /// Runs the command.
@@ -119,6 +119,7 @@ fn merged(there: &Object, changes: &[String]) -> anyhow::Result<Map<String, Valu
 fn read(items: &[String]) -> anyhow::Result<Map<String, Value>> {
     let mut settings = keys::settings(items).map_err(anyhow::Error::msg)?;
     if let Some(Value::String(path)) = settings.get_mut("path") {
+        anyhow::ensure!(path != homes::USER, "`path` {}", homes::NO_FOLDER);
         *path = std::path::absolute(Path::new(path))?.display().to_string();
     }
     Ok(settings)
@@ -251,6 +252,13 @@ fn list(kind: Kind, args: &ListArgs) -> anyhow::Result<()> {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn homes_need_a_folder_above_them() {
+        let why = read(&["path={user}".to_owned()]).unwrap_err().to_string();
+        assert_eq!(why, "`path` must have a folder above `{user}`: write /home/{user}, not {user} alone");
+        assert_eq!(read(&["path=/h/{user}".to_owned()]).unwrap()["path"], "/h/{user}");
+    }
 
     #[test]
     fn values_are_shown_as_they_are_given() {

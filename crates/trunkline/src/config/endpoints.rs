@@ -177,6 +177,10 @@ fn one(config: &Config, owner: EndpointOwner) -> Endpoint {
 /// # Errors
 /// The two that do not.
 pub fn check(config: &Config) -> Result<(), ConfigError> {
+    apart(config, &config.server.listen, "listen")?;
+    let accounts = config.accounts.values().filter_map(|account| account.nfs_listen.as_ref());
+    let shares = config.shares.values().filter_map(|share| share.nfs_listen.as_ref());
+    accounts.chain(shares).try_for_each(|listen| apart(config, listen, "nfs_listen"))?;
     smb(config)?;
     for share in config.shares.values() {
         let own = share.own_endpoint();
@@ -207,6 +211,25 @@ pub fn check(config: &Config) -> Result<(), ConfigError> {
                 )));
             }
         }
+    }
+    Ok(())
+}
+
+/// Checks that no address of a list covers another one there. The host would say that the port is in use.
+fn apart(config: &Config, listen: &Setting<Vec<IpAddr>>, key: &str) -> Result<(), ConfigError> {
+    let all = &listen.value;
+    let family = |address: &IpAddr| if address.is_ipv4() { "IPv4" } else { "IPv6" };
+    for (at, address) in all.iter().enumerate() {
+        let covers = |any: &&IpAddr| any.is_unspecified() && any.is_ipv4() == address.is_ipv4();
+        let why = match all.iter().find(covers).filter(|any| *any != address) {
+            Some(any) => {
+                let family = family(any);
+                format!("{any} is every {family} address of this host, also {address}; leave one of them out")
+            }
+            None if all[..at].contains(address) => format!("{address} is given twice; give it once"),
+            None => continue,
+        };
+        return Err(ConfigError(format!("{}: `{key}`: {why}", config.location(&listen.origin))));
     }
     Ok(())
 }
@@ -288,6 +311,27 @@ mod tests {
         assert_eq!(told, wanted);
         assert_eq!(all[2].listen, ["10.0.0.2".parse::<IpAddr>().unwrap()]);
         assert_eq!(check(&config), Ok(()));
+    }
+
+    #[test]
+    fn no_address_of_a_list_covers_another() {
+        let of = |listen: &str| {
+            let text = format!("[server]\nlisten = [{listen}]\n[share.s]\nnfs_listen = [{listen}]\n{NFS}");
+            check(&config(&text).unwrap()).map_err(|why| why.0)
+        };
+        let covered = "line 2: `listen`: 0.0.0.0 is every IPv4 address of this host, also 127.0.0.1; leave one \
+                       of them out";
+        for listen in ["\"0.0.0.0\", \"127.0.0.1\"", "\"127.0.0.1\", \"0.0.0.0\", \"::\""] {
+            assert_eq!(of(listen).unwrap_err(), covered, "{listen}");
+        }
+        assert!(of("\"::\", \"::1\"").unwrap_err().contains(":: is every IPv6 address of this host, also ::1"));
+        assert!(of("\"::1\", \"::1\"").unwrap_err().ends_with("::1 is given twice; give it once"));
+        let only_nfs = config(&format!("[share.s]\nnfs_listen = [\"0.0.0.0\", \"127.0.0.1\"]\n{NFS}")).unwrap();
+        assert!(check(&only_nfs).unwrap_err().0.starts_with("line 2: `nfs_listen`: 0.0.0.0 is every"));
+        let both = config("[server]\nlisten = [\"0.0.0.0\", \"::\", \"::\"]\n").unwrap();
+        assert!(check(&both).is_err());
+        let fine = config("[server]\nlisten = [\"0.0.0.0\", \"::\"]\n").unwrap();
+        assert_eq!(check(&fine), Ok(()));
     }
 
     #[test]

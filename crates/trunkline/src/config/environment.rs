@@ -276,11 +276,14 @@ fn hint(after: &str, tables: &[VariableTable]) -> String {
     let near = of_server.map(String::as_str).or_else(|| nearest(after, known.iter().map(String::as_str)));
     match near {
         Some(name) => format!("; did you mean {PREFIX}{}?", name.to_uppercase()),
-        None => format!(
-            "; variables are {PREFIX}SERVER_KEY, {PREFIX}ADMIN_KEY, {PREFIX}AUDIT_KEY, \
-             {PREFIX}SHARE_NAME_KEY, {PREFIX}USER_NAME_KEY and {PREFIX}ACCOUNT_NAME_KEY, with the keys of \
-             docs/configuration.md"
-        ),
+        None => {
+            let of = |table: &VariableTable| {
+                format!("{PREFIX}{}{}KEY", table.variables, if table.is_named { "NAME_" } else { "" })
+            };
+            let for_people = tables.iter().filter(|table| table.path != "server.testing");
+            let forms: Vec<String> = for_people.map(of).collect();
+            format!("; variables are {}, with the keys of docs/configuration.md", forms.join(", "))
+        }
     }
 }
 
@@ -303,7 +306,7 @@ mod tests {
             ("TRUNKLINE_ADMIN_LISTEN", "127.0.0.1:9446"),
             ("TRUNKLINE_SHARE_MY_DOCS_PATH", "/data/a \"b\"\nc"),
             ("TRUNKLINE_SHARE_MY_DOCS_PROTOCOLS", "smb,nfs"),
-            ("TRUNKLINE_SHARE_MY_DOCS_USERS", "ann=write,*=read"),
+            ("TRUNKLINE_SHARE_MY_DOCS_USERS", "ann = write , *= read"),
             ("TRUNKLINE_SHARE_Big-One_NFS_PORT", "3000"),
             ("TRUNKLINE_USER_ANN_GROUPS", "7,8"),
             ("TRUNKLINE_STATE_DIR", "/s"),
@@ -351,7 +354,10 @@ mod tests {
             ("SMB_PORT", "4450", "did you mean TRUNKLINE_SERVER_SMB_PORT?"),
             ("SERVER_SMBPORT", "4450", "did you mean TRUNKLINE_SERVER_SMB_PORT?"),
             ("STATEDIR", "/s", "did you mean TRUNKLINE_STATE_DIR?"),
-            ("XYZZY", "1", "variables are TRUNKLINE_SERVER_KEY, "),
+            ("XYZZY", "1", "variables are TRUNKLINE_SERVER_KEY, TRUNKLINE_ADMIN_KEY, "),
+            ("XYZZY", "1", ", TRUNKLINE_DOMAIN_KEY, TRUNKLINE_USER_NAME_KEY, "),
+            ("SHARE_DOCS_USERS", "ann", "`ann` in `users` is not NAME=ACCESS"),
+            ("SHARE_DOCS_USERS", "ann = ", "`ann =` in `users` is not NAME=ACCESS"),
             (
                 "SERVER_SMB_PORT",
                 "many",

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use toml::de::DeValue;
 
 use super::document::{DocumentValue, ValueError};
+use super::homes::{NO_FOLDER, USER};
 use super::setting::Setting;
 use super::values::{Access, Choice, choose, grantee_name};
 
@@ -116,6 +117,7 @@ impl Format<PathBuf> for File {
     fn read(&self, found: DocumentValue<'_>) -> Result<PathBuf, ValueError> {
         match found.string()? {
             "" => Err(found.bad("must not be empty")),
+            USER => Err(found.bad(NO_FOLDER)),
             path => Ok(found.document.base.join(path)),
         }
     }

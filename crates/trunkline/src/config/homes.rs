@@ -12,6 +12,9 @@ use super::values::ShareProtocol;
 /// each user.
 pub const USER: &str = "{user}";
 
+/// The text about a path that is [`USER`] alone.
+pub const NO_FOLDER: &str = "must have a folder above `{user}`: write /home/{user}, not {user} alone";
+
 impl Share {
     /// Whether each user has their own directory.
     pub fn has_homes(&self) -> bool {
@@ -46,6 +49,12 @@ pub fn check(config: &Config, share: &Share) -> Result<(), ConfigError> {
     let count = parts.iter().filter(holds_user).count();
     if count > 1 || (count == 1 && !share.has_homes()) {
         return Err(wrong(format!("`{USER}` must be the last part of the path, as in /home/{USER}")));
+    }
+    if share.has_homes() && share.directory() == Path::new("/") {
+        return Err(wrong(format!(
+            "`{USER}` would stand for the folders of this host's root; name the folder that has the homes, as \
+             in /home/{USER}"
+        )));
     }
     let is_placeholder = |part: &&&str| part.starts_with('{') && part.ends_with('}') && **part != USER;
     if let Some(unknown) = parts.iter().find(is_placeholder).filter(|_| !path.value.exists()) {
@@ -121,6 +130,8 @@ mod tests {
                 "h]\npath = \"/home/{user}/a\"\n",
                 "line 2: `path` of share `h`: `{user}` must be the last part",
             ),
+            ("h]\npath = \"{user}\"\n", "t:2: `path` in [share.h]: must have a folder above `{user}`: write"),
+            ("h]\npath = \"/{user}\"\n", "line 2: `path` of share `h`: `{user}` would stand for the folders"),
             (
                 "h]\npath = \"/{user}/{user}\"\n",
                 "line 2: `path` of share `h`: `{user}` must be the last part",

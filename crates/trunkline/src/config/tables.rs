@@ -100,7 +100,7 @@ const PROVISIONED: Number = Number(1, 1 << 32);
 settings! {
     /// Settings of the process as a whole.
     pub struct Server(above: (), /** `[server.testing]` */ testing: Testing) {
-        /// Addresses to listen on. Names are not accepted.
+        /// Addresses to listen on, not names. `0.0.0.0` is every IPv4 address, `::` every IPv6 address.
         listen: Vec<IpAddr> {
             ListFormat::some(Text(address)), start,
             or vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]

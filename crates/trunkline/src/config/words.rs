@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::format::Shape;
 
 /// Reads the value of the key `key` from `text` by its shape: lists as `a,b`, users as `ann=write,*=read`,
-/// and switches also as `on` and `off`.
+/// and switches also as `on` and `off`. Blanks around the parts of a list do not count.
 ///
 /// # Errors
 /// The mistake, in words that name the key.
@@ -20,9 +20,12 @@ pub fn value(shape: &Shape, key: &str, text: &str) -> Result<Value, String> {
             _ => items().map(Value::from).collect(),
         },
         Shape::Users(_) => {
-            let user = |item: &str| match item.split_once(['=', ':']) {
-                Some((name, access)) => Ok((name.to_owned(), access.into())),
-                None => Err(format!("`{item}` in `{key}` is not NAME=ACCESS, such as ann=write")),
+            let user = |item: &str| {
+                let parts = item.split_once(['=', ':']).map(|(name, access)| (name.trim(), access.trim()));
+                match parts.filter(|(name, access)| !name.is_empty() && !access.is_empty()) {
+                    Some((name, access)) => Ok((name.to_owned(), access.into())),
+                    None => Err(format!("`{item}` in `{key}` is not NAME=ACCESS, such as ann=write")),
+                }
             };
             Value::Object(items().map(user).collect::<Result<_, _>>()?)
         }

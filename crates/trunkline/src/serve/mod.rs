@@ -14,7 +14,7 @@ mod listen;
 mod notify;
 pub mod plan;
 pub mod server;
-mod signals;
+pub mod signals;
 mod wiring;
 
 use std::collections::BTreeSet;
@@ -46,12 +46,11 @@ const TOKEN_USES: Duration = Duration::from_secs(600);
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Serves until a signal or `trunkline stop` stops it.
+/// Serves until one of the `signals` or `trunkline stop` stops it.
 ///
 /// # Errors
 /// One line for the user; see [`Failed`].
-pub fn run(args: &ServeArgs) -> anyhow::Result<()> {
-    let signals = Signals::listen()?;
+pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;

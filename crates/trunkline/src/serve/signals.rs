@@ -1,4 +1,5 @@
-//! The signals of a server. They are heard from the first moment to the last.
+//! The signals of a server. They are heard from the first moment of `main` to the last: a script that starts
+//! the server and sends SIGHUP must not end it.
 //!
 //! A thread of its own waits for them, because a start may wait for a disk for long. Before the server
 //! serves, SIGTERM and SIGINT end the process at once. No file is half written then: a start can be cut at

@@ -8,5 +8,6 @@ mod health;
 mod interfaces;
 mod link;
 mod load;
+mod packaging;
 mod running;
 mod users_and_config;

@@ -10,7 +10,7 @@ use client::remote::local::in_pool;
 use rustix::fs::{AtFlags, CWD, utimensat};
 
 use super::{Local, times};
-use crate::error::{Fault, FileResult};
+use crate::error::{Fault, FileResult, owner_refused};
 use crate::sidecar::{Owner, OwnerId};
 use crate::tree::links::{Link, LinkMade};
 use crate::tree::target_attributes::TargetAttributes;
@@ -108,7 +108,9 @@ fn settle(part: &Path, link: &Link, like: &TargetAttributes) -> std::io::Result<
     let mut made = LinkMade::Yes;
     if let Some(owner) = &link.owner {
         match (owner.user.number(false), owner.group.number(true)) {
-            (Some(uid), Some(gid)) => std::os::unix::fs::lchown(part, Some(uid), Some(gid))?,
+            (Some(uid), Some(gid)) => {
+                std::os::unix::fs::lchown(part, Some(uid), Some(gid)).map_err(owner_refused)?;
+            }
             _ => made = LinkMade::WithoutOwner,
         }
     }

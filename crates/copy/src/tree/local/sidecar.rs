@@ -10,6 +10,7 @@ use rustix::fs::{XattrFlags, fgetxattr, flistxattr, fsetxattr};
 use rustix::io::Errno;
 
 use crate::PreservedParts;
+use crate::error::owner_refused;
 use crate::sidecar::{List, Lost, Owner, OwnerId, Sidecar, SidecarOutcome, Xattr};
 use volume::security::posix::{PosixAcl, encode, parse};
 
@@ -59,7 +60,7 @@ pub(in crate::tree) fn write(
     {
         match (owner.user.number(false), owner.group.number(true)) {
             (Some(uid), Some(gid)) => {
-                fchown(file, Some(uid), Some(gid))?;
+                fchown(file, Some(uid), Some(gid)).map_err(owner_refused)?;
                 has_owner = true;
             }
             _ => lost.push(Lost::Owner),

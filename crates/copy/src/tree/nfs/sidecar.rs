@@ -3,7 +3,7 @@
 use client::nfs::{ExportDirectory, ExportFile, NfsStat, Security};
 
 use crate::PreservedParts;
-use crate::error::{Fault, FileResult};
+use crate::error::{Fault, FileResult, OWNER};
 use crate::sidecar::{List, Lost, Owner, OwnerId, Sidecar, SidecarOutcome, Xattr};
 
 /// A file or a directory. Both have the same operations.
@@ -63,6 +63,9 @@ impl NfsNode<'_> {
             let security = Security { owner: user, group, list: None };
             match of_node!(self, node => node.set_security(&security).await) {
                 Err(error) if error.nfs_status() == Some(NfsStat::BadOwner) => lost.push(Lost::Owner),
+                Err(error) if error.nfs_status() == Some(NfsStat::Perm) => {
+                    return Err(Fault::Said(format!("{error}; {OWNER}")));
+                }
                 other => {
                     other?;
                     has_owner = true;

@@ -128,6 +128,8 @@ struct AddressState {
     rss: Rss,
     advertise: Vec<Advertised>,
     candidates: Vec<Candidate>,
+    /// The offered addresses of the last log line. None before the first.
+    logged: Option<Vec<IpAddr>>,
 }
 
 impl Addresses {
@@ -138,6 +140,7 @@ impl Addresses {
             rss: Rss::Always,
             advertise: Vec::new(),
             candidates: Vec::new(),
+            logged: None,
         };
         Addresses { server, listen, state: Mutex::new(state) }
     }
@@ -163,14 +166,27 @@ impl Addresses {
     }
 
     fn publish(&self, state: &mut AddressState) {
-        let before = std::mem::take(&mut state.candidates);
         state.candidates = weigh(&state.host, &self.listen, state.rss, &state.advertise);
-        if state.candidates != before {
-            let offered = state.candidates.iter().filter(|candidate| candidate.withheld.is_none());
-            let offered: Vec<IpAddr> = offered.map(|candidate| candidate.told.address).collect();
+        if let Some(offered) = state.newly_offered() {
             tracing::info!(?offered, "addresses that are offered to clients for further channels");
         }
         self.server.set_interfaces(state.candidates.iter().map(|candidate| candidate.told).collect());
+    }
+}
+
+impl AddressState {
+    /// The offered addresses, if they differ from those that were logged last. Addresses that are not offered
+    /// may change often, such as those of containers.
+    fn newly_offered(&mut self) -> Option<&[IpAddr]> {
+        if self.candidates.is_empty() && self.logged.is_none() {
+            return None;
+        }
+        let offered = self.candidates.iter().filter(|candidate| candidate.withheld.is_none());
+        let offered: Vec<IpAddr> = offered.map(|candidate| candidate.told.address).collect();
+        if self.logged.as_ref() == Some(&offered) {
+            return None;
+        }
+        Some(self.logged.insert(offered))
     }
 }
 
@@ -213,6 +229,22 @@ mod tests {
         assert_eq!(why(&on(2, "eth0", "169.254.7.7"), any), Some(NotOfferedReason::LinkLocal));
         assert_eq!(why(&on(2, "eth0", "fe80::1"), any), Some(NotOfferedReason::LinkLocal));
         assert_eq!(why(&on(2, "eth0", "2001:db8::1"), any), None);
+    }
+
+    #[test]
+    fn only_a_change_of_the_offered_addresses_is_logged() {
+        let (rss, advertise) = (Rss::Always, Vec::new());
+        let mut state =
+            AddressState { host: Vec::new(), rss, advertise, candidates: Vec::new(), logged: None };
+        let mut with = |host: &[InterfaceAddress]| {
+            state.candidates = weigh(host, &["127.0.0.1:445".parse().unwrap()], rss, &[]);
+            state.newly_offered().map(<[IpAddr]>::to_vec)
+        };
+        let (lo, container) = (on(1, "lo", "127.0.0.1"), on(2, "veth0", "172.17.0.1"));
+        assert_eq!(with(&[]), None, "the host is not known yet");
+        assert_eq!(with(std::slice::from_ref(&lo)), Some(Vec::new()));
+        assert_eq!(with(&[lo.clone(), container]), None);
+        assert_eq!(with(&[lo]), None);
     }
 
     #[test]
