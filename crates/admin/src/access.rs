@@ -50,15 +50,21 @@ pub enum Role {
 impl Role {
     /// All roles.
     pub const ALL: [Role; 3] = [Role::Read, Role::Operate, Role::Administer];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Role::Read => "read",
+            Role::Operate => "operate",
+            Role::Administer => "administer",
+        }
+    }
 }
 
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Role::Read => "read",
-            Role::Operate => "operate",
-            Role::Administer => "administer",
-        })
+        f.write_str(self.word())
     }
 }
 
@@ -66,7 +72,7 @@ impl FromStr for Role {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let found = Role::ALL.into_iter().find(|role| role.to_string() == text);
+        let found = Role::ALL.into_iter().find(|role| role.word() == text);
         found.ok_or_else(|| format!("`{text}` is not a role; the roles are read, operate and administer"))
     }
 }

@@ -32,14 +32,20 @@ pub enum KeyName {
 impl KeyName {
     /// Both keys.
     pub const ALL: [KeyName; 2] = [KeyName::Key1, KeyName::Key2];
+
+    /// The word for it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            KeyName::Key1 => "key1",
+            KeyName::Key2 => "key2",
+        }
+    }
 }
 
 impl fmt::Display for KeyName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            KeyName::Key1 => "key1",
-            KeyName::Key2 => "key2",
-        })
+        f.write_str(self.word())
     }
 }
 
@@ -47,11 +53,8 @@ impl FromStr for KeyName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "key1" => Ok(KeyName::Key1),
-            "key2" => Ok(KeyName::Key2),
-            _ => Err("the keys are key1 and key2".to_owned()),
-        }
+        let found = KeyName::ALL.into_iter().find(|key| key.word() == text);
+        found.ok_or_else(|| "the keys are key1 and key2".to_owned())
     }
 }
 

@@ -218,12 +218,12 @@ fn path_or_nothing() -> impl TypedValueParser<Value = PathBuf> {
     OsStringValueParser::new().map(PathBuf::from)
 }
 
-/// Reads one of these values by its name. Shells complete the names.
-fn one_of<T, const N: usize>(all: [T; N]) -> impl TypedValueParser<Value = T>
+/// Reads a value that is one of these words. Shells complete them.
+fn one_of<T>(words: &[&'static str]) -> impl TypedValueParser<Value = T> + use<T>
 where
-    T: ToString + std::str::FromStr<Err = String> + Clone + Send + Sync + 'static,
+    T: std::str::FromStr<Err = String> + Clone + Send + Sync + 'static,
 {
-    PossibleValuesParser::new(all.map(|value| value.to_string())).try_map(|name| name.parse())
+    PossibleValuesParser::new(words.iter().copied()).try_map(|word| word.parse::<T>())
 }
 
 /// Options that select a server or its state.
@@ -493,7 +493,7 @@ pub enum TokenCommand {
         /// Name of the token, for the log and the list
         name: String,
         /// Rights of the token
-        #[arg(long, value_parser = one_of(Role::ALL))]
+        #[arg(long, value_parser = one_of::<Role>(&Role::ALL.map(Role::word)))]
         role: Role,
         /// Time for which it is valid, such as 90d, 12h or 30m [default: until it is revoked]
         #[arg(long, value_name = "TIME")]
@@ -547,7 +547,7 @@ pub enum KeysCommand {
         /// Name of the account
         name: String,
         /// Key to replace [default: the first that does not exist yet]
-        #[arg(value_parser = one_of(KeyName::ALL))]
+        #[arg(value_parser = one_of::<KeyName>(&KeyName::ALL.map(KeyName::word)))]
         key: Option<KeyName>,
         /// File whose first line is the key, 64 bytes in base64; - is standard input [default: make one]
         #[arg(long, value_name = "FILE")]

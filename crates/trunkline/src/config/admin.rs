@@ -7,6 +7,7 @@ use admin::door::CertificateRoles;
 use admin::listener::is_reached_from_elsewhere;
 use admin::tls::{Tls, TlsFiles, Unusable};
 
+use super::mounts::file_error;
 use super::setting::{ConfigError, Setting};
 use super::tables::{Admin, Config};
 
@@ -38,6 +39,13 @@ impl Admin {
                 };
             }
         };
+        let authorities = self.tls_client_ca.as_ref().map(|authorities| (authorities, "tls_client_ca"));
+        for (file, name) in [(certificate, "tls_certificate"), (key, "tls_key")].into_iter().chain(authorities) {
+            if let Err(error) = std::fs::metadata(&file.value) {
+                let why = format!("{}: {}", file.value.display(), file_error(&file.value, &error));
+                return Err(wrong(file, name, &why));
+            }
+        }
         let files = TlsFiles {
             certificate: certificate.value.clone(),
             key: key.value.clone(),

@@ -2,8 +2,10 @@
 
 use std::io::Read;
 use std::net::TcpStream;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Instant;
 
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::program::{PATIENCE, ProgramDir, Server, own_ids, own_uid};
 
 /// Starts `serve` with `line` in `program`, and waits until it is ready.
@@ -201,6 +203,37 @@ fn a_reload_by_signal_or_command_serves_what_is_right_and_keeps_what_was() {
     let refused = program.run_with("user passwd ann", "x\n").code(2);
     let why = String::from_utf8_lossy(&refused.get_output().stderr).into_owned();
     assert!(why.contains("change it there") && why.lines().count() == 1, "{why}");
+}
+
+/// Whether a process catches SIGHUP (proc(5), `SigCgt`).
+fn catches_hangup(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap_or_default();
+    u64::from_str_radix(caught.trim(), 16).is_ok_and(|caught| caught >> (Signal::HUP.as_raw() - 1) & 1 == 1)
+}
+
+#[test]
+fn a_hangup_ends_no_server_that_still_reads_its_command_line() {
+    let program = ProgramDir::new();
+    // The program reads this for long, and refuses it then.
+    let missing: Vec<String> = (0..20_000).map(|n| format!("none/{n}")).collect();
+    let is_heard_early = |_| {
+        let mut command = program.trunkline("serve");
+        let began = Instant::now();
+        let mut server = command.args(&missing).stderr(Stdio::null()).spawn().unwrap();
+        while !catches_hangup(server.id()) {
+            if server.try_wait().unwrap().is_some() {
+                return false;
+            }
+        }
+        let heard_after = began.elapsed();
+        let pid = Pid::from_raw(i32::try_from(server.id()).unwrap()).unwrap();
+        kill_process(pid, Signal::HUP).unwrap();
+        assert_eq!(server.wait().unwrap().code(), Some(2));
+        heard_after * 2 < began.elapsed()
+    };
+    // A busy machine may let this process see it late.
+    assert!((0..20).any(is_heard_early));
 }
 
 #[test]

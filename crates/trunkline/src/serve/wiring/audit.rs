@@ -14,7 +14,7 @@ use volume::security::Rights;
 
 use super::exports::Servers;
 use super::locks::held;
-use crate::config::{Audit, Config, os_error};
+use crate::config::{Audit, Config, file_error};
 use crate::serve::lines::file::{LineFile, Rotation};
 use crate::serve::lines::json::JsonLine;
 use crate::serve::lines::syslog::Syslog;
@@ -167,7 +167,7 @@ fn open(config: &Config) -> Result<Box<dyn LineTarget>, String> {
         keep: u32::try_from(audit.keep.value).unwrap_or(u32::MAX),
     };
     let file = LineFile::open(&path, rotation).map_err(|e| {
-        let (path, why) = (path.display(), os_error(&e));
+        let (why, path) = (file_error(&path, &e), path.display());
         format!("`file` in [audit]: {path}: {why}; give another path, or make its directory")
     })?;
     Ok(Box::new(file))

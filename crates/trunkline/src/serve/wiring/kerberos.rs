@@ -14,7 +14,7 @@ use share::Identity;
 use smb::{KerberosConfig, PrincipalRefusal, PrincipalResolver, UserConfig};
 
 use super::domain_users::DomainUsers;
-use crate::config::{Config, Domain};
+use crate::config::{Config, Domain, file_error};
 
 /// The file of the state directory that remembers the tokens of the last minutes.
 const REPLAY_CACHE: &str = "kerberos.rcache";
@@ -46,6 +46,8 @@ pub fn configure(config: &Config, resolver: &Arc<dyn PrincipalResolver>) -> Opti
     }
     let credentials = AcceptorCredentials::new(&library, keytab, &replay_cache, allowed)
         .inspect_err(|why| {
+            let missing = keytab.metadata().err().map(|error| file_error(keytab, &error));
+            let why = missing.unwrap_or_else(|| why.to_string());
             tracing::error!(keytab = %keytab.display(), "no log-ons with tickets until a reload: {why}");
         })
         .ok()?;

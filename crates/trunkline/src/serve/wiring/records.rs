@@ -10,7 +10,7 @@ use std::sync::Arc;
 use admin::status::Records as Shown;
 use share::counts::{Record, RecordSink, Recorder, TransactionKind};
 
-use crate::config::{Admin, os_error};
+use crate::config::{Admin, file_error};
 use crate::serve::lines::LineStream;
 use crate::serve::lines::file::{LineFile, Rotation};
 use crate::serve::lines::json::JsonLine;
@@ -57,7 +57,7 @@ impl Records {
             format!(
                 "`records` in [admin]: {}: {}; give another path, or make its directory",
                 path.display(),
-                os_error(&e)
+                file_error(&path, &e)
             )
         })?;
         // The file has lines of one kind only. The status tells how many were lost.
