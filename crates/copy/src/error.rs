@@ -176,8 +176,8 @@ const RESTARTED: &str = "the server restarted while the file was written, and ma
     written; run the same command again, it resumes";
 
 /// The advice where an owner is refused.
-pub(crate) const OWNER: &str = "this user may give no files to others there; leave the owners out (`--copy DATSE` in place \
-    of --copyall, or no --owner), or copy as root on the host that has the files";
+pub(crate) const OWNER: &str = "this user may give no files to others there; leave the owners out (`--copy \
+    DATSE` in place of --copyall, or no --owner), or copy as root on the host that has the files";
 
 /// The text of an error, with advice where it is known.
 fn with_advice(error: &client::Error) -> String {

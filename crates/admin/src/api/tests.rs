@@ -270,9 +270,8 @@ fn nobody_gets_in_without_the_token_or_from_another_site() {
         let answer = reload(headers);
         assert!(answer.starts_with("HTTP/1.1 415 "), "{headers}: {answer}");
     }
-    let chunked = send(&format!(
-        "POST /api/v1/reload HTTP/1.1\r\n{host}{token}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n"
-    ));
+    let chunked = format!("{host}{token}Transfer-Encoding: chunked\r\n\r\n2\r\n{{}}\r\n0\r\n\r\n");
+    let chunked = send(&format!("POST /api/v1/reload HTTP/1.1\r\n{chunked}"));
     is(&chunked, 415, "application/json", &[]);
     is(&ask("POST", "/api/v1/shares", "", ""), 400, "", &[]);
     let long = format!("{{\"name\":\"{}\"}}", "x".repeat(MAX_BODY));

@@ -1,4 +1,5 @@
-//! Log lines about refused requests and closed connections, within the limits of [`RateLimitedLog`](crate::state::rate_limited_log).
+//! Log lines about refused requests and closed connections, within the limits of
+//! [`RateLimitedLog`](crate::state::rate_limited_log).
 
 use smb_wire::NtStatus;
 use wire::{Now, Output};

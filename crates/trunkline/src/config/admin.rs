@@ -40,7 +40,8 @@ impl Admin {
             }
         };
         let authorities = self.tls_client_ca.as_ref().map(|authorities| (authorities, "tls_client_ca"));
-        for (file, name) in [(certificate, "tls_certificate"), (key, "tls_key")].into_iter().chain(authorities) {
+        let own = [(certificate, "tls_certificate"), (key, "tls_key")];
+        for (file, name) in own.into_iter().chain(authorities) {
             if let Err(error) = std::fs::metadata(&file.value) {
                 let why = format!("{}: {}", file.value.display(), file_error(&file.value, &error));
                 return Err(wrong(file, name, &why));

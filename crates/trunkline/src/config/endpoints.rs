@@ -319,14 +319,16 @@ mod tests {
             let text = format!("[server]\nlisten = [{listen}]\n[share.s]\nnfs_listen = [{listen}]\n{NFS}");
             check(&config(&text).unwrap()).map_err(|why| why.0)
         };
-        let covered = "line 2: `listen`: 0.0.0.0 is every IPv4 address of this host, also 127.0.0.1; leave one \
-                       of them out";
+        let covered = "line 2: `listen`: 0.0.0.0 is every IPv4 address of this host, also 127.0.0.1; leave \
+                       one of them out";
         for listen in ["\"0.0.0.0\", \"127.0.0.1\"", "\"127.0.0.1\", \"0.0.0.0\", \"::\""] {
             assert_eq!(of(listen).unwrap_err(), covered, "{listen}");
         }
-        assert!(of("\"::\", \"::1\"").unwrap_err().contains(":: is every IPv6 address of this host, also ::1"));
+        let why = of("\"::\", \"::1\"").unwrap_err();
+        assert!(why.contains(":: is every IPv6 address of this host, also ::1"), "{why}");
         assert!(of("\"::1\", \"::1\"").unwrap_err().ends_with("::1 is given twice; give it once"));
-        let only_nfs = config(&format!("[share.s]\nnfs_listen = [\"0.0.0.0\", \"127.0.0.1\"]\n{NFS}")).unwrap();
+        let text = format!("[share.s]\nnfs_listen = [\"0.0.0.0\", \"127.0.0.1\"]\n{NFS}");
+        let only_nfs = config(&text).unwrap();
         assert!(check(&only_nfs).unwrap_err().0.starts_with("line 2: `nfs_listen`: 0.0.0.0 is every"));
         let both = config("[server]\nlisten = [\"0.0.0.0\", \"::\", \"::\"]\n").unwrap();
         assert!(check(&both).is_err());

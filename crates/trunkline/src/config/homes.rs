@@ -52,8 +52,8 @@ pub fn check(config: &Config, share: &Share) -> Result<(), ConfigError> {
     }
     if share.has_homes() && share.directory() == Path::new("/") {
         return Err(wrong(format!(
-            "`{USER}` would stand for the folders of this host's root; name the folder that has the homes, as \
-             in /home/{USER}"
+            "`{USER}` would stand for the folders of this host's root; name the folder that has the homes, \
+             as in /home/{USER}"
         )));
     }
     let is_placeholder = |part: &&&str| part.starts_with('{') && part.ends_with('}') && **part != USER;
@@ -130,8 +130,8 @@ mod tests {
                 "h]\npath = \"/home/{user}/a\"\n",
                 "line 2: `path` of share `h`: `{user}` must be the last part",
             ),
-            ("h]\npath = \"{user}\"\n", "t:2: `path` in [share.h]: must have a folder above `{user}`: write"),
-            ("h]\npath = \"/{user}\"\n", "line 2: `path` of share `h`: `{user}` would stand for the folders"),
+            ("h]\npath = \"{user}\"\n", "t:2: `path` in [share.h]: must have a folder above `{user}`: "),
+            ("h]\npath = \"/{user}\"\n", "line 2: `path` of share `h`: `{user}` would stand for the "),
             (
                 "h]\npath = \"/{user}/{user}\"\n",
                 "line 2: `path` of share `h`: `{user}` must be the last part",
