@@ -234,8 +234,7 @@ mod tests {
 
     #[test]
     fn whoever_may_give_no_files_away_is_told_what_to_leave_out() {
-        let refused =
-            client::Error::Status { command: SmbCommand::SetInfo, status: NtStatus::INVALID_OWNER };
+        let refused = client::Error::Status { command: SmbCommand::SetInfo, status: NtStatus::INVALID_OWNER };
         let here = owner_refused(io::Error::from(io::ErrorKind::PermissionDenied));
         for text in [Fault::from(refused).to_string(), here.to_string()] {
             assert!(text.contains("`--copy DATSE` in place of --copyall"), "{text}");

@@ -262,8 +262,7 @@ fn nobody_gets_in_without_the_token_or_from_another_site() {
         is(&post(&format!("{host}{token}{kind}")), 415, "application/json", &[]);
     }
     // Without a body a token will do: another page cannot send one unasked.
-    let reload =
-        |headers: &str| send(&format!("POST /api/v1/reload HTTP/1.1\r\n{host}{headers}\r\n")).0;
+    let reload = |headers: &str| send(&format!("POST /api/v1/reload HTTP/1.1\r\n{host}{headers}\r\n")).0;
     for headers in ["", "Content-Length: 0\r\n", "Content-Type: text/plain\r\nContent-Length: 0\r\n"] {
         let answer = reload(&format!("{token}{headers}"));
         assert!(answer.starts_with("HTTP/1.1 200 "), "{headers}: {answer}");

@@ -10,7 +10,7 @@ use share::{
 };
 use volume::faulty::VolumeCall;
 use volume::security::{Ace, AceFlags, Acl, Descriptor, Rights};
-use volume::{Failure, MeteredVolume, Volume};
+use volume::{Failure, HostChange, HostEvent, MeteredVolume, Volume};
 use wire::Now;
 
 /// The time of the volume in memory, and later.
@@ -125,11 +125,13 @@ fn each_user_sees_only_the_own_folder_and_an_administrator_sees_all() {
 fn guesses(world: &TestShare, other: &Client, at: &str) -> Vec<Result<(), Refusal>> {
     let own = other.open("of-bob").access(READ | Rights::DELETE).open();
     let opens = [READ, Rights::READ_ATTRIBUTES, Rights::DELETE, Rights::READ_CONTROL, Rights::WRITE_OWNER];
-    let mut all: Vec<_> = opens.iter().map(|want| other.open(at).access(*want).result().map(|_| ())).collect();
+    let mut all: Vec<_> =
+        opens.iter().map(|want| other.open(at).access(*want).result().map(|_| ())).collect();
     for disposition in [Disposition::Create, Disposition::OpenOrCreate, Disposition::OverwriteOrCreate] {
         all.push(other.open(at).disposition(disposition).result().map(|_| ()));
-        all.push(other.open(at).disposition(disposition).options(Options::DIRECTORY).result().map(|_| ()));
     }
+    let made = other.open(at).disposition(Disposition::Create).options(Options::DIRECTORY).result();
+    all.push(made.map(|_| ()));
     all.push(other.open(at).stream("s").result().map(|_| ()));
     all.push(other.open(&format!("{at}/below")).result().map(|_| ()));
     for replace in [false, true] {
@@ -158,9 +160,13 @@ fn nobody_reaches_by_the_folder_of_a_user_what_lies_there_or_hears_whether_it_do
     }
     // A link that the server follows leads nobody there either.
     let root = world.memory.root().unwrap();
-    for (at, text) in [("file", ".recycle/uid-1001/f"), ("folder", ".recycle/uid-1001"), ("all", ".recycle")] {
+    for (at, text) in [("file", ".recycle/uid-1001/f"), ("folder", ".recycle/uid-1001"), ("all", ".recycle")]
+    {
         root.create_link(&name(at), text.as_bytes(), None).unwrap();
+        let (directory, name, change) = (root.id(), Some(name(at)), HostChange::Created);
+        world.memory.tell(HostEvent::Changed { directory, name, is_directory: false, change });
     }
+    world.share.maintain(now());
     for at in ["file", "folder/f", "all/uid-1001/f"] {
         let got = bob.open(at).access(READ).result().map(|_| ());
         assert!(matches!(got, Err(Refusal::AccessDenied)), "{at}: {got:?}");

@@ -31,7 +31,7 @@ use share::{ClientKey, Origin};
 use smallvec::SmallVec;
 use smb_wire::Guid;
 use smb_wire::negotiate::{Capabilities, SecurityMode};
-use wire::{Mailbox, Now, Output, Peer};
+use wire::{Mailbox, Now, Peer};
 
 pub(crate) use admit::AdmissionRefusal;
 use setup::Setup;

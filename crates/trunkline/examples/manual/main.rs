@@ -6,10 +6,11 @@
 mod settings;
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use admin::KeyName;
 use clap::{Command, CommandFactory};
 use clap_complete::aot::{Shell, generate_to};
 use clap_mangen::Man;
@@ -45,9 +46,19 @@ fn write(dir: &Path) -> io::Result<()> {
     pages(&command, &section("man1")?)?;
     fs::write(section("man5")?.join("trunkline.toml.5"), settings::page().to_roff())?;
     for (shell, name) in [(Shell::Bash, "bash"), (Shell::Zsh, "zsh"), (Shell::Fish, "fish")] {
-        generate_to(shell, &mut visible(&Cli::command()), "trunkline", section(name)?)?;
+        let path = generate_to(shell, &mut visible(&Cli::command()), "trunkline", section(name)?)?;
+        if shell == Shell::Fish {
+            fs::OpenOptions::new().append(true).open(path)?.write_all(keys_for_fish().as_bytes())?;
+        }
     }
     Ok(())
+}
+
+/// The completion of `account keys renew NAME`. clap's writer for fish knows no values but those of options.
+fn keys_for_fish() -> String {
+    let keys = KeyName::ALL.map(KeyName::word).join(" ");
+    let renew = "__fish_trunkline_using_subcommand account; and __fish_seen_subcommand_from renew";
+    format!("complete -c trunkline -n \"{renew}\" -f -a \"{keys}\" -d 'Key to replace'\n")
 }
 
 /// A command without hidden commands and options. The writers of completions would offer them.
@@ -121,17 +132,13 @@ fn definition(roff: &mut Roff, term: impl Into<Vec<Inline>>, meaning: impl Into<
 mod tests {
     use super::*;
 
-    fn completions(shell: Shell) -> String {
-        let mut text = Vec::new();
-        clap_complete::aot::generate(shell, &mut visible(&Cli::command()), "trunkline", &mut text);
-        String::from_utf8(text).unwrap()
-    }
-
     #[test]
     fn shells_complete_the_words_that_a_value_may_be_and_no_hidden_command() {
-        for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-            let text = completions(shell);
-            assert!(text.contains("administer") && text.contains("key2"), "{shell}");
+        let dir = tempfile::tempdir().unwrap();
+        write(dir.path()).unwrap();
+        for shell in ["bash/trunkline.bash", "zsh/_trunkline", "fish/trunkline.fish"] {
+            let text = fs::read_to_string(dir.path().join(shell)).unwrap();
+            assert!(text.contains("administer") && text.contains("key1 key2"), "{shell}");
             assert!(!text.contains("null-server") && !text.contains("null-loop"), "{shell}");
             for shown in ["domain", "renew", "older-than-days", "mirror", "version"] {
                 assert!(text.contains(shown), "{shell}: {shown}");

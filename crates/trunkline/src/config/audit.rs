@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use share::AuditClasses;
 
-use super::{file_error, os_error};
 use super::setting::{ConfigError, Setting};
 use super::tables::{Audit, Config, Share};
 use super::values::Choice;
+use super::{file_error, os_error};
 
 /// A class of events, or a level that stands for several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

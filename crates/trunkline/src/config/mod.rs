@@ -108,9 +108,8 @@ impl Sources {
     fn read_file(overrides: &Overrides) -> Result<Option<String>, ConfigError> {
         let Some(path) = &overrides.config else { return Ok(None) };
         let text = std::fs::read_to_string(path);
-        text.map(Some).map_err(|e| {
-            ConfigError(format!("{}: {}; see --config", path.display(), file_error(path, &e)))
-        })
+        text.map(Some)
+            .map_err(|e| ConfigError(format!("{}: {}; see --config", path.display(), file_error(path, &e))))
     }
 
     /// Reads the file of changes by command. None if there is no such file.

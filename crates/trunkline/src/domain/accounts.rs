@@ -108,7 +108,8 @@ impl DirectoryAccess {
         let authorities = match &domain.ldap_ca {
             Some(file) => {
                 let pem = std::fs::read(&file.value);
-                let pem = pem.map_err(|why| mend_key("ldap_ca", &file.value, &file_error(&file.value, &why)))?;
+                let pem =
+                    pem.map_err(|why| mend_key("ldap_ca", &file.value, &file_error(&file.value, &why)))?;
                 Some((file.value.clone(), pem))
             }
             None => None,

@@ -60,7 +60,9 @@ mod tests {
     #[test]
     fn backups_are_no_part_of_backups() {
         let dir = tempfile::tempdir().unwrap();
-        for name in ["state.redb", "b.tar", "b.tar.zst", "b.7.partial", "b.tar.7.partial", "x.damaged", "lock"] {
+        for name in
+            ["state.redb", "b.tar", "b.tar.zst", "b.7.partial", "b.tar.7.partial", "x.damaged", "lock"]
+        {
             fs::write(dir.path().join(name), "").unwrap();
         }
         assert_eq!(member_names(dir.path()).unwrap(), ["state.redb"]);

@@ -645,7 +645,8 @@ fn keeping_opens(plan: &ServePlan, paths: &[PathBuf]) -> HashSet<PathBuf> {
 }
 
 fn real_path(path: &Path) -> Result<PathBuf, String> {
-    std::fs::canonicalize(path).map_err(|e| format!("{}: {}", path.display(), crate::config::file_error(path, &e)))
+    std::fs::canonicalize(path)
+        .map_err(|e| format!("{}: {}", path.display(), crate::config::file_error(path, &e)))
 }
 
 fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> smb::ServerConfig {
