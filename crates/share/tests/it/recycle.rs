@@ -121,7 +121,7 @@ fn each_user_sees_only_the_own_folder_and_an_administrator_sees_all() {
     assert_eq!(step(&alice), Ok(()));
 }
 
-/// What another user gets who guesses the path `at` in the folder of a user, by each way to use a path.
+/// The results of another user who guesses the path `at` in the folder of a user, by each way to use a path.
 fn guesses(world: &TestShare, other: &Client, at: &str) -> Vec<Result<(), Refusal>> {
     let own = other.open("of-bob").access(READ | Rights::DELETE).open();
     let opens = [READ, Rights::READ_ATTRIBUTES, Rights::DELETE, Rights::READ_CONTROL, Rights::WRITE_OWNER];

@@ -9,9 +9,8 @@ use std::path::PathBuf;
 use toml::de::DeValue;
 
 use super::document::{DocumentValue, ValueError};
-use super::homes::{NO_FOLDER, USER};
 use super::setting::Setting;
-use super::values::{Access, Choice, choose, grantee_name};
+use super::values::{Access, Choice, NO_FOLDER, USER, choose, grantee_name};
 
 /// The type of a value, for its readers and for its description.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -7,13 +7,7 @@ use super::check::fail;
 use super::setting::ConfigError;
 use super::tables::{Config, Share};
 use super::values::ShareProtocol;
-
-/// The part of a path that stands for the name of a user. A share of this name is found under the name of
-/// each user.
-pub const USER: &str = "{user}";
-
-/// The text about a path that is [`USER`] alone.
-pub const NO_FOLDER: &str = "must have a folder above `{user}`: write /home/{user}, not {user} alone";
+pub use super::values::{NO_FOLDER, USER};
 
 impl Share {
     /// Whether each user has their own directory.

@@ -169,6 +169,13 @@ pub enum Rss {
     Never,
 }
 
+/// The part of a path that stands for the name of a user. A share of this name is found under the name of
+/// each user.
+pub const USER: &str = "{user}";
+
+/// The text about a path that is [`USER`] alone.
+pub const NO_FOLDER: &str = "must have a folder above `{user}`: write /home/{user}, not {user} alone";
+
 /// Client addresses: a network such as `10.0.0.0/8`, or one address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
