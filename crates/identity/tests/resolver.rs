@@ -3,6 +3,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use identity::mapping::{IdMapping, IdTable, RidRange};
@@ -89,6 +90,58 @@ fn suffixes_of_the_forest_name_users_of_the_domain() {
     stage.directory.set_silent(true);
     stage.clock.advance(11 * MINUTE);
     assert!(resolver.user_named(text).unwrap().is_some(), "a silent directory takes no name away");
+}
+
+#[test]
+fn many_names_with_an_unknown_suffix_are_one_question_to_the_directory() {
+    let stage = stage(rid_mapping(), vec![], vec![]);
+    let ask_many = || {
+        let before = stage.directory.queries();
+        let gate = stage.directory.gate.lock().unwrap();
+        let started = Arc::new(AtomicUsize::new(0));
+        let threads: Vec<_> = (0..8)
+            .map(|number| {
+                let (resolver, started) = (Arc::clone(&stage.resolver), Arc::clone(&started));
+                std::thread::spawn(move || {
+                    started.fetch_add(1, Ordering::SeqCst);
+                    resolver.user_named(&format!("user{number}@other.example")).is_ok()
+                })
+            })
+            .collect();
+        while stage.directory.queries() == before || started.load(Ordering::SeqCst) < 8 {
+            std::thread::yield_now();
+        }
+        drop(gate);
+        let found: Vec<bool> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        (found, stage.directory.queries() - before)
+    };
+    stage.directory.set_silent(true);
+    assert_eq!(ask_many(), (vec![false; 8], 1), "a directory that does not answer");
+    stage.directory.set_silent(false);
+    assert!(stage.resolver.user_named("user9@other.example").is_err());
+    stage.clock.advance(MINUTE);
+    assert_eq!(ask_many(), (vec![true; 8], 1));
+    stage.clock.advance(11 * MINUTE);
+    assert_eq!(ask_many(), (vec![true; 8], 1), "the old list is asked for once more");
+}
+
+#[test]
+fn nobody_waits_longer_than_the_limit_for_the_suffixes() {
+    let settings = Settings { answer_limit: Duration::ZERO, ..Settings::new(domains(), rid_mapping()) };
+    let directory = MemorySource::new(vec![], vec![]);
+    let stage = Stage::new(settings, directory, MemorySource::new(vec![], vec![]));
+    let gate = stage.directory.gate.lock().unwrap();
+    let first = {
+        let resolver = Arc::clone(&stage.resolver);
+        std::thread::spawn(move || resolver.user_named("bob@other.example").is_ok())
+    };
+    while stage.directory.queries() == 0 {
+        std::thread::yield_now();
+    }
+    let late = stage.resolver.user_named("ann@other.example");
+    assert!(matches!(late, Err(IdentityError::Unavailable(_))), "{late:?}");
+    drop(gate);
+    assert!(first.join().unwrap());
 }
 
 #[test]

@@ -222,7 +222,7 @@ impl Resolver {
             interner: GroupInterner::default(),
             users: Lane::new(settings.caches, settings.caches.users),
             groups: Lane::new(settings.caches, settings.caches.groups),
-            suffixes: suffixes::UpnSuffixes::default(),
+            suffixes: suffixes::UpnSuffixes::new(),
             wanted: LookupQueue::default(),
             settings,
             clock,
