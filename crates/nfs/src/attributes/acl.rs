@@ -8,11 +8,11 @@
 use nfs_wire::NfsStat;
 use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType, AclFlags};
 use nfs_wire::xdr::List;
-use share::engine::{AccountKind, AccountMapping};
+use share::engine::{AccountKind, AccountMapping, AccountQuery};
 use volume::security::{self, Acl, Control, Descriptor, Parts, Rights, Sid, well_known};
 
 /// The most entries of one list.
-const MAX_ENTRIES: usize = 512;
+pub const MAX_ENTRIES: usize = 512;
 /// The bits of aceflag4 that are defined (RFC 8881 6.2.1.4).
 const KNOWN_FLAGS: u32 = 0xff;
 
@@ -178,6 +178,38 @@ fn sid_of(name: &[u8], is_group: bool, accounts: &dyn AccountMapping) -> Result<
         return Ok(accounts.group_sid(group(name, accounts)?));
     }
     Ok(accounts.user_sid(user(name, accounts)?))
+}
+
+/// The account of a name `name@domain` that is not known, if a domain may have it.
+#[must_use]
+pub fn unknown_account<'n>(
+    name: &'n [u8],
+    is_group: bool,
+    accounts: &dyn AccountMapping,
+) -> Option<AccountQuery<'n>> {
+    let (account, domain) = std::str::from_utf8(name).ok()?.rsplit_once('@')?;
+    // A special name has nothing behind its sign.
+    let is_name = !account.is_empty() && !domain.is_empty();
+    let is_unknown = is_name && sid_of(name, is_group, accounts).is_err();
+    is_unknown.then_some(AccountQuery::Name(Some(domain), account))
+}
+
+/// The accounts of domains in the list of a descriptor whose names are not known.
+#[must_use]
+pub fn unnamed_accounts(of: &Descriptor, accounts: &dyn AccountMapping) -> Vec<AccountQuery<'static>> {
+    let domains = accounts.domains();
+    let is_of_domain = |sid: &Sid| domains.iter().any(|domain| sid.rid_in(&domain.sid).is_some());
+    let sids = of.dacl.iter().flat_map(|list| &list.aces).filter_map(|ace| match &ace.kind {
+        security::AceKind::Allow(_, sid) | security::AceKind::Deny(_, sid) => Some(*sid),
+        security::AceKind::Audit(..) | security::AceKind::Other { .. } => None,
+    });
+    let is_shown_as_special = |sid: &Sid| of.owner == Some(*sid) || of.group == Some(*sid);
+    let mut unnamed: Vec<Sid> = sids
+        .filter(|sid| !is_shown_as_special(sid) && is_of_domain(sid) && accounts.account_name(sid).is_none())
+        .collect();
+    unnamed.sort_unstable();
+    unnamed.dedup();
+    unnamed.into_iter().map(AccountQuery::Sid).collect()
 }
 
 /// The user ID for a number or a name (RFC 8881 5.9).

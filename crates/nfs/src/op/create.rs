@@ -9,6 +9,7 @@ use share::{AuditedOperation, Disposition, NewItem, Options};
 use volume::NodeKind;
 use volume::security::Rights;
 
+use super::account_names;
 use super::lookup::check_directory;
 use super::names::{changed, name, opening, step_of, version, with_open};
 use super::setattr;
@@ -32,8 +33,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let (export, above) = run.item(NfsStat::RoFs)?;
     check_directory(above.kind())?;
     let name = name(args.objname)?;
-    let wanted =
-        SetAttributes::read_for_new(&args.createattrs, run.minor, export.engine.config().accounts.as_ref())?;
+    let wanted = account_names::read_for_new(run, &export, &args.createattrs)?;
     if wanted.size.is_some() {
         return Err(NfsStat::Inval.into());
     }

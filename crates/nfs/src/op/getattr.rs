@@ -9,6 +9,7 @@ use nfs_wire::op::getattr::Args;
 use share::Item;
 use volume::{NodeId, Time};
 
+use super::account_names;
 use crate::attributes::{self, AttributeSource, Subject};
 use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
@@ -29,6 +30,7 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
     let found = run.current_item()?;
     let mut kept = None;
     if let Some((export, item)) = &found {
+        account_names::look_up_shown(run, export, item, &wanted)?;
         kept = query_holder(run, export, item, &wanted)?;
         if kept.is_none() {
             recall_writers(run, export, item.id(), &wanted)?;

@@ -1,10 +1,11 @@
 //! The operations, one file for each. [`run`] calls the one for some arguments.
 //!
 //! Some files hold common parts: `io` (the open to read or write through), `names` (names in directories),
-//! `states` (room for a new state), [`claim`] (reclaim after a restart), `delegate` (the delegation that OPEN
-//! grants).
+//! `account_names` (names of a domain's accounts in attributes), `states` (room for a new state), [`claim`]
+//! (reclaim after a restart), `delegate` (the delegation that OPEN grants).
 
 mod access;
+mod account_names;
 mod allocate;
 mod backchannel_ctl;
 mod bind_conn_to_session;

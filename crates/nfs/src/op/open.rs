@@ -18,7 +18,7 @@ use super::delegate::{delegate, delegate_again};
 use super::lookup::check_directory;
 use super::names::{changed, name, opening, opening_own, retry_stale_name, step_of, version};
 use super::states::{self, StateTarget};
-use super::{access, claim, setattr};
+use super::{access, account_names, claim, setattr};
 use crate::attributes::set::SetAttributes;
 use crate::compound::current::{Current, handle_of};
 use crate::compound::{OpResult, Run, Stop};
@@ -201,9 +201,8 @@ fn check_kind(item: &Item) -> Result<(), NfsStat> {
     }
 }
 
-fn create_params(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<CreateParams>, NfsStat> {
-    let config = export.engine.config();
-    let read = |given| SetAttributes::read_for_new(given, run.minor, config.accounts.as_ref());
+fn create_params(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<CreateParams>, Stop> {
+    let read = |given| account_names::read_for_new(run, export, given);
     let OpenHow::Create(how) = &args.openhow else { return Ok(None) };
     let made = match how {
         CreateHow::Unchecked(attributes) => {
@@ -219,7 +218,7 @@ fn create_params(run: &Run, args: &Args<'_>, export: &Export) -> Result<Option<C
             let wanted = read(&given.attrs)?;
             // The verifier is stored in the times (RFC 8881 18.16.3).
             if wanted.accessed.is_some() || wanted.modified.is_some() {
-                return Err(NfsStat::Inval);
+                return Err(NfsStat::Inval.into());
             }
             CreateParams { wanted, unchecked: false, verifier: Some(given.verf) }
         }

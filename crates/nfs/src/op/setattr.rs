@@ -11,6 +11,7 @@ use share::{AuditedOperation, Basic, Info, Open, TimeSet};
 use volume::Time;
 use volume::security::Rights;
 
+use super::account_names;
 use super::io::{check_data, io_open, resolve_stateid};
 use super::names::with_open;
 use crate::attributes::set::{DelegatedTimes, SetAttributes, TimeToSet};
@@ -36,8 +37,7 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
 
 fn apply(run: &mut Run, args: &Args<'_>, set: &mut Bitmap) -> Result<(), Stop> {
     let (export, item) = run.item(NfsStat::RoFs)?;
-    let wanted =
-        SetAttributes::read(&args.obj_attributes, run.minor, export.engine.config().accounts.as_ref())?;
+    let wanted = account_names::read(run, &export, &args.obj_attributes)?;
     // RFC 8275 4.2: it is for new objects only.
     if wanted.umask.is_some() {
         return Err(NfsStat::Inval.into());

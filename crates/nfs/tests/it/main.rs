@@ -3,6 +3,7 @@
 //! They are one program, since each program is compiled and linked by itself. `mounted` and `moved` mount
 //! file systems: they are programs of their own.
 
+mod account_names;
 mod announced;
 mod calls;
 mod charges;

@@ -190,7 +190,7 @@ impl RpcHost {
 
     fn look_up(&self, query: AccountQuery<'_>) {
         if self.asks {
-            self.server.accounts().look_up(query);
+            self.server.accounts().look_up(&[query]);
         }
     }
 

@@ -113,8 +113,10 @@ pub trait AccountMapping: Send + Sync {
         let (sid, kind) = self.account_named(domain, name)?;
         matches!(kind, AccountKind::Group | AccountKind::Alias).then_some(sid)
     }
-    /// Asks the directory for an account, so that the other functions know it afterwards. May block for 5 s.
-    fn look_up(&self, _query: AccountQuery<'_>) {}
+    /// Asks the directory for accounts, so that the other functions know them afterwards. May block for 5 s
+    /// if the directory does not answer, and for 10 s if it is slow. Accounts that were not reached stay
+    /// unknown.
+    fn look_up(&self, _queries: &[AccountQuery<'_>]) {}
     /// The domains of other machines whose accounts the server knows: its own domain first, then trusted
     /// ones.
     fn domains(&self) -> Vec<AccountDomain> {

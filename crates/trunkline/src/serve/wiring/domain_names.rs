@@ -2,6 +2,7 @@
 //! functions never wait: what is not known yet is looked up beside, and is there at a later call.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use ::identity::{AccountKey, Domain, Found, Group, User};
 use share::engine::{AccountDomain, AccountKind, AccountName, AccountQuery};
@@ -45,33 +46,41 @@ impl DomainIds {
     pub fn look_up<'a>(&self, names: impl Iterator<Item = &'a str>) {
         for name in names {
             let (is_group, Some(domain), account) = parts(name) else { continue };
-            self.look_up_name(domain, account, is_group);
+            self.look_up_name(domain, account, is_group, None);
         }
     }
 
-    /// Asks for an account, so that the other functions know it. The result is remembered, a refusal too.
-    /// Waits for the directory.
-    pub fn look_up_account(&self, query: AccountQuery<'_>) {
-        match query {
-            AccountQuery::Sid(sid) => {
-                let key = AccountKey::Sid(sid);
-                let is_ours = self.resolver().settings().domains.of_sid(&sid).is_some();
-                if is_ours && !is_there(&self.resolver().user(&key)) {
-                    let _ = self.resolver().group(&key);
-                }
+    /// Asks for accounts, so that the other functions know them. The results are remembered, refusals too.
+    /// Waits for the directory, for all of them not much longer than for one.
+    pub fn look_up_accounts(&self, queries: &[AccountQuery<'_>]) {
+        let until = Instant::now() + self.resolver().settings().answer_limit;
+        let own = self.account_domain().map(|own| own.name);
+        for query in queries {
+            if Instant::now() >= until {
+                return;
             }
-            AccountQuery::Name(domain, name) => {
-                let own = self.account_domain().map(|own| own.name);
-                if let Some(domain) = domain.map(str::to_owned).or(own) {
-                    self.look_up_name(&domain, name, false);
+            match *query {
+                AccountQuery::Sid(sid) => {
+                    let key = AccountKey::Sid(sid);
+                    let is_ours = self.resolver().settings().domains.of_sid(&sid).is_some();
+                    if is_ours && !is_there(&self.resolver().user(&key)) && Instant::now() < until {
+                        let _ = self.resolver().group(&key);
+                    }
+                }
+                AccountQuery::Name(domain, name) => {
+                    if let Some(domain) = domain.or(own.as_deref()) {
+                        self.look_up_name(domain, name, false, Some(until));
+                    }
                 }
             }
         }
     }
 
-    fn look_up_name(&self, domain: &str, account: &str, is_group: bool) {
+    /// Asks for a user or a group with a name, for the group not after `until`.
+    fn look_up_name(&self, domain: &str, account: &str, is_group: bool, until: Option<Instant>) {
         let Some(text) = self.text(domain, account) else { return };
-        if is_group || !is_there(&self.resolver().user_named(&text)) {
+        let has_time = || until.is_none_or(|until| Instant::now() < until);
+        if is_group || !is_there(&self.resolver().user_named(&text)) && has_time() {
             let _ = self.resolver().group_named(&text);
         }
     }

@@ -216,9 +216,9 @@ impl AccountMapping for IdentityMap {
         ids.account_named(domain.unwrap_or(&own.name), name)
     }
 
-    fn look_up(&self, query: AccountQuery<'_>) {
+    fn look_up(&self, queries: &[AccountQuery<'_>]) {
         if let Some(ids) = &self.domain_ids {
-            ids.look_up_account(query);
+            ids.look_up_accounts(queries);
         }
     }
 
