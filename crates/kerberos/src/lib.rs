@@ -25,4 +25,4 @@ pub use encryption_type::EncryptionType;
 pub use error::{Cause, GssError};
 pub use initiator::{Initiated, InitiatorContext};
 pub use library::{Library, NotInstalled};
-pub use shared_library::SharedLibrary;
+pub use shared_library::{SharedLibrary, skip_destructors_at_exit};

@@ -1,4 +1,5 @@
-//! A library of the host that is loaded at run time and never unloaded.
+//! A library of the host that is loaded at run time and never unloaded, and the end of a process that has
+//! such libraries.
 
 use std::ffi::{CStr, CString, c_void};
 
@@ -38,6 +39,32 @@ impl SharedLibrary {
         // SAFETY: the library is open, and the name ends with a zero byte.
         let found = unsafe { libc::dlsym(self.0, text.as_ptr()) };
         if found.is_null() { Err(missing()) } else { Ok(found) }
+    }
+}
+
+#[cfg(target_env = "gnu")]
+unsafe extern "C" {
+    /// on_exit(3) of the GNU C library.
+    fn on_exit(function: extern "C" fn(libc::c_int, *mut c_void), argument: *mut c_void) -> libc::c_int;
+}
+
+/// Lets the exit of the process, which has to follow at once, leave out the destructors of all libraries.
+///
+/// A thread may be inside a call of a library then: a ticket that nobody waits for any more, or a look-up in
+/// the background. MIT's destructors end the mutexes and thread keys that the call goes on to use, and its
+/// assertions abort the process. To wait for the thread is no way out, since a silent KDC holds it for half a
+/// minute. Nothing is lost: Rust has flushed its output before, and the host takes back all the rest.
+pub fn skip_destructors_at_exit() {
+    #[cfg(target_env = "gnu")]
+    {
+        extern "C" fn end(status: libc::c_int, _: *mut c_void) {
+            // SAFETY: the call has no preconditions, and does not return.
+            unsafe { libc::_exit(status) }
+        }
+        // The C library calls the function that was added last first, before those of the libraries. Without
+        // memory for it the process ends as usual.
+        // SAFETY: `end` may be called at any time, and does not use its argument.
+        let _ = unsafe { on_exit(end, std::ptr::null_mut()) };
     }
 }
 

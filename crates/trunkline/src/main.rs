@@ -58,7 +58,14 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
-    match command::run(cli.command, signals) {
+    let status = run(cli.command, signals);
+    kerberos::skip_destructors_at_exit();
+    status
+}
+
+/// Runs a command and reports its error.
+fn run(command: cli::CliCommand, signals: Option<std::io::Result<Signals>>) -> ExitCode {
+    match command::run(command, signals) {
         Ok(status) => status,
         Err(error) => {
             // A chain of causes may hold line ends of its own.
