@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::mounts::{Mounts, file_error};
 use super::setting::{ConfigError, Origin, own_error};
 use super::tables::{Account, Config, Share, User};
-use super::values::{Authentication, Encryption, Ntlm, ShareProtocol};
+use super::values::{Authentication, Encryption, IdmapBackend, Ntlm, ShareProtocol};
 
 /// Checks a configuration for mistakes that would prevent the server from serving it. `stored` holds the
 /// names, in lower case, of the users whose passwords are in the state directory.
@@ -43,6 +43,7 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
         readers(config, share, stored)?;
     }
     domain_names(config)?;
+    trusted_mapping(config)?;
     logons(config)?;
     super::limits::check(config)?;
     super::admin::check(config)?;
@@ -305,6 +306,19 @@ fn domain_names(config: &Config) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Users of a trusted domain need ids, which only one of the mappings has for them.
+fn trusted_mapping(config: &Config) -> Result<(), ConfigError> {
+    let own = &config.domain;
+    let is_rid = own.id_mapping.as_ref().is_some_and(|mapping| mapping.value == IdmapBackend::Rid);
+    // A server that has left its domain may still have the setting.
+    if own.realm.is_none() || own.trusted.value.is_empty() || is_rid {
+        return Ok(());
+    }
+    let text = "`trusted` in `[domain]` needs `id_mapping = \"rid\"`: `rfc2307`, `table` and `autorid` \
+                have ids for the server's own domain alone; set it with an `id_range`, or take out `trusted`";
+    Err(fail(config, &own.trusted.origin, text.to_owned()))
+}
+
 /// Some way to log on must be left.
 fn logons(config: &Config) -> Result<(), ConfigError> {
     let has_realm = config.domain.realm.is_some();
@@ -421,6 +435,27 @@ mod tests {
         ] {
             assert!(of(bad).unwrap_err().contains("give each domain its own names"), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_trusted_domain_is_refused_with_each_mapping_that_has_no_ids_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |realm: &str, mapping: &str| {
+            let trusted = "trusted = [\"LAB.EXAMPLE LAB S-1-5-21-4-5-6 200000-299999\"]";
+            checked(&format!("[domain]\n{realm}{mapping}{trusted}\n"), dir.path(), &[])
+        };
+        let (realm, range) = ("realm = \"CORP.EXAMPLE\"\n", "id_range = \"100000-199999\"\n");
+        assert_eq!(of(realm, &format!("id_mapping = \"rid\"\n{range}")), Ok(()));
+        for mapping in [
+            String::new(),
+            format!("id_mapping = \"rfc2307\"\n{range}"),
+            "id_mapping = \"table\"\nid_file = \"ids\"\n".to_owned(),
+            "id_mapping = \"autorid\"\nid_file = \"autorid.tdb\"\n".to_owned(),
+        ] {
+            let why = of(realm, &mapping).unwrap_err();
+            assert!(why.contains("`trusted` in `[domain]` needs `id_mapping = \"rid\"`"), "{mapping}: {why}");
+        }
+        assert_eq!(of("", ""), Ok(()), "in no domain it has no meaning");
     }
 
     #[test]

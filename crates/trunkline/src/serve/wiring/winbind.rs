@@ -33,8 +33,10 @@ pub fn configure(
         dns_computer: server.name.value.clone(),
         dns_domain: realm.to_lowercase(),
     };
+    let trusted =
+        domain.trusted.value.iter().map(|one| Domain::new(&one.realm, Some(&one.netbios))).collect();
     let domain = Domain::new(realm, Some(&netbios_name));
-    let pass_through = Arc::new(DomainPassThrough { winbind, domain, ids });
+    let pass_through = Arc::new(DomainPassThrough { winbind, domain, trusted, ids });
     Some(DomainMember { names, pass_through, resolver })
 }
 
@@ -43,23 +45,49 @@ struct DomainPassThrough {
     /// winbindd, or the reason why it cannot be asked.
     winbind: Result<Winbind, String>,
     domain: Domain,
+    /// The trusted domains. Their users are told what works for them.
+    trusted: Vec<Domain>,
     /// The users of the domain, whose principal names may have further suffixes.
     ids: Option<DomainIds>,
 }
 
+/// The name of a user's domain, by the names that the client has sent.
+fn domain_of<'n>(user: &'n str, domain: &'n str) -> &'n str {
+    match (user.rsplit_once('@'), user.split_once('\\')) {
+        (Some((_, suffix)), _) => suffix,
+        (None, Some((domain, _))) => domain,
+        (None, None) => domain,
+    }
+}
+
+impl DomainPassThrough {
+    /// The trusted domain of a user.
+    fn trusted_domain_of(&self, user: &str, domain: &str) -> Option<&Domain> {
+        let name = domain_of(user, domain);
+        self.trusted.iter().find(|one| one.is_named(name))
+    }
+}
+
 impl PassThrough for DomainPassThrough {
     fn covers(&self, user: &str, domain: &str) -> bool {
-        match (user.rsplit_once('@'), user.split_once('\\')) {
-            (Some((_, suffix)), _) => {
-                let is_listed = |ids: &DomainIds| ids.resolver().is_known_suffix(suffix);
-                self.domain.is_named(suffix) || self.ids.as_ref().is_some_and(is_listed)
-            }
-            (None, Some((domain, _))) => self.domain.is_named(domain),
-            (None, None) => self.domain.is_named(domain),
-        }
+        let name = domain_of(user, domain);
+        let is_listed = |ids: &DomainIds| user.contains('@') && ids.resolver().is_known_suffix(name);
+        self.domain.is_named(name)
+            || self.trusted_domain_of(user, domain).is_some()
+            || self.ids.as_ref().is_some_and(is_listed)
     }
 
     fn log_on(&self, logon: &NetworkLogon<'_>) -> Result<DomainLogon, PassThroughRefusal> {
+        // winbindd could have a controller of the other domain judge. But its answer comes with SIDs that
+        // only a ticket's PAC shows to be that domain's.
+        if let Some(trusted) = self.trusted_domain_of(logon.user, logon.domain) {
+            let why = format!(
+                "users of the trusted domain {} log on with Kerberos alone: let them call the server by its \
+                 name, and look at their tickets with `klist`. NTLM is for users of {} and of this server",
+                trusted.realm, self.domain.realm
+            );
+            return Err(PassThroughRefusal { kind: PassThroughRefusalKind::Unavailable, why });
+        }
         let told = |why: &str| {
             format!(
                 "{why}. Users of {} can log on with Kerberos if they call the server by its name; \
@@ -86,6 +114,7 @@ mod tests {
         DomainPassThrough {
             winbind: Err("no library".to_owned()),
             domain: Domain::new("CORP.EXAMPLE", Some("CORP")),
+            trusted: vec![Domain::new("LAB.EXAMPLE", Some("LAB"))],
             ids: None,
         }
     }
@@ -110,16 +139,23 @@ mod tests {
         }
     }
 
+    fn logon<'a>(user: &'a str, domain: &'a str) -> NetworkLogon<'a> {
+        NetworkLogon { user, domain, workstation: "", challenge: [0; 8], nt_response: &[] }
+    }
+
+    #[test]
+    fn a_user_of_a_trusted_domain_is_told_that_tickets_work() {
+        for (user, domain) in [("eve", "lab"), ("eve@LAB.example", "CORP"), ("LAB\\eve", "")] {
+            assert!(pass_through().covers(user, domain), "{user} {domain}");
+            let refusal = pass_through().log_on(&logon(user, domain)).unwrap_err();
+            assert_eq!(refusal.kind, PassThroughRefusalKind::Unavailable);
+            assert!(refusal.why.contains("LAB.EXAMPLE log on with Kerberos alone"), "{refusal}");
+        }
+    }
+
     #[test]
     fn without_winbindd_the_refusal_says_what_else_there_is() {
-        let logon = NetworkLogon {
-            user: "bob",
-            domain: "CORP",
-            workstation: "",
-            challenge: [0; 8],
-            nt_response: &[],
-        };
-        let refusal = pass_through().log_on(&logon).unwrap_err();
+        let refusal = pass_through().log_on(&logon("bob", "CORP")).unwrap_err();
         assert_eq!(refusal.kind, PassThroughRefusalKind::Unavailable);
         assert!(refusal.why.contains("no library") && refusal.why.contains("Kerberos"), "{refusal}");
     }
