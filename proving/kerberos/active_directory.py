@@ -30,8 +30,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proving.harness import newer, server
 from proving.kerberos.certificates import make_certificate
 from proving.kerberos.network import Missing, RealmNetwork, environment
+from proving.kerberos.provisioned import provision
 
-HERE = Path(__file__).resolve().parent
+POPULATE = Path(__file__).resolve().parent / "populate.py"
 REALM = "CORP.EXAMPLE"
 WORKGROUP = "CORP"
 ADMINISTRATOR = "Administrator"
@@ -43,6 +44,10 @@ PROVISION_S = 120
 # The most for each user that is made, on a machine with other work.
 USER_S = 0.2
 START_S = 60
+# The most users of a domain that is kept for the next run.
+MOST_KEPT = 1_000
+# A file of every Samba that can make a domain.
+PROVISION = Path("usr/share/samba/setup/provision.ldif")
 
 # Users and nested groups with RFC 2307 attributes. `dora` has none, and a principal name with a suffix of the forest.
 USERS: dict[str, dict[str, Any]] = {
@@ -96,11 +101,12 @@ class Controller:
             # Scripts with system volumes are of no use here, and need a file system with attributes.
             words = ["domain", "provision", "--server-role=dc", "--use-rfc2307", f"--domain={self.domain.workgroup}",
                      f"--adminpass={PASSWORD}", f"--host-name={self.name}", f"--host-ip={self.address}", *common]
+            self._make_first(words)
         else:
             words = ["domain", "join", self.domain.realm, "DC", f"-U{ADMINISTRATOR}", f"--password={PASSWORD}",
                      f"--server={self.domain.controllers[0].host}", *common,
                      f"--option=interfaces={self.address}/24", "--option=bind interfaces only=yes"]
-        self.domain.network.run(*self._as_host(), *self.domain.program("samba-tool"), *words, limit_s=PROVISION_S)
+            self._samba_tool(words)
         text = self.settings.read_text()
         mine = {"interfaces": f"{self.address}/24", "bind interfaces only": "yes", "server services": self.domain.services,
                 "pid directory": self.directory, "ncalrpc dir": self.directory / "ncalrpc", "ntp signd socket directory": self.directory / "ntp",
@@ -115,6 +121,25 @@ class Controller:
         self.settings.write_text("\n".join(lines) + "\n")
         for path, mode in ((self.directory / "ncalrpc", 0o750), (self.directory / "ntp", 0o750), (self.run / "winbindd", 0o755)):
             path.mkdir(mode=mode, parents=True, exist_ok=True)
+
+    def _make_first(self, words: Sequence[str]) -> None:
+        """Make the domain with its users."""
+        samba, domain = self.domain.samba(), self.domain
+        how = [word for word in words if not word.startswith("--targetdir=")]
+        wanted = json.dumps({"realm": domain.realm.lower(), "users": domain.users, "groups": domain.groups, "upn_suffixes": domain.upn_suffixes})
+
+        def populated() -> None:
+            provision(how, samba, self.directory, lambda: self._samba_tool(words))
+            domain.network.run(*domain.program("python3" if domain.is_newer else "/usr/bin/python3"), POPULATE, self.settings,
+                               limit_s=PROVISION_S + USER_S * len(domain.users), stdin=wanted)
+
+        if len(domain.users) > MOST_KEPT:
+            populated()
+        else:
+            provision([*how, POPULATE.read_text(), wanted], samba, self.directory, populated)
+
+    def _samba_tool(self, words: Sequence[str]) -> None:
+        self.domain.network.run(*self._as_host(), *self.domain.program("samba-tool"), *words, limit_s=PROVISION_S)
 
     def _smb_options(self) -> dict[str, Any]:
         """Return the settings of a controller that serves SMB: directories of its own, and access lists in a file."""
@@ -197,6 +222,10 @@ class ActiveDirectory:
         """Return the words that run a program of the domain's Samba."""
         return newer.command("samba-newer", name) if self.is_newer else (name,)
 
+    def samba(self) -> Path:
+        """Return the file by which its Samba is told from others: the schema of new domains comes with each package of it."""
+        return (newer.root("samba-newer") if self.is_newer else Path("/")) / PROVISION
+
     @property
     def strong_auth(self) -> str:
         """The rule for binds: signed or within TLS. Samba below 4.21 knows no bindings to TLS, and has another word for that."""
@@ -206,12 +235,11 @@ class ActiveDirectory:
         """Return the reason why it cannot run here; empty if it can."""
         if os.geteuid() != 0:
             return "needs root for a network namespace"
-        setup = Path("usr/share/samba/setup/provision.ldif")
         if self.is_newer:
-            return "" if (newer.root("samba-newer") / setup).exists() else "needs the newer Samba with samba-ad-dc (scripts/foreign)"
+            return "" if self.samba().exists() else "needs the newer Samba with samba-ad-dc (scripts/foreign)"
         if shutil.which("openssl") is None:
             return "needs the Debian package openssl"
-        return "" if (Path("/") / setup).exists() and shutil.which("samba-tool") else "needs the Debian package samba-ad-dc"
+        return "" if self.samba().exists() and shutil.which("samba-tool") else "needs the Debian package samba-ad-dc"
 
     def __enter__(self) -> Self:
         if reason := self.missing():
@@ -248,10 +276,6 @@ class ActiveDirectory:
     def _add(self, number: int) -> None:
         controller = Controller(self, number)
         controller.make()
-        if number == 1:
-            wanted = {"realm": self.realm.lower(), "users": self.users, "groups": self.groups, "upn_suffixes": self.upn_suffixes}
-            self.network.run(*self.program("python3" if self.is_newer else "/usr/bin/python3"), HERE / "populate.py", controller.settings,
-                             limit_s=PROVISION_S + USER_S * len(self.users), stdin=json.dumps(wanted))
         self.controllers.append(controller)
         controller.begin()
         controller.wait()

@@ -93,6 +93,16 @@ class Case:
                 said = self.smbclient(other, "ls")
                 expect("NT_STATUS_ACCESS_DENIED" in said, f"{other}: {said}")
 
+    def by_password(self) -> None:
+        """winbindd is asked about the own domain alone."""
+        with Served(self.member, self.mapping) as served:
+            for name in (f"{WORKGROUP}/eve", f"eve@{TRUSTED.lower()}"):
+                done = self.first.network.run("smbclient", f"//{self.host}/docs", "-p", PORT, "--use-kerberos=off", "-U", f"{name}%{PASSWORD}",
+                                              "-c", "ls", check=False)
+                expect("NT_STATUS_NO_LOGON_SERVERS" in done.stdout + done.stderr, f"{name}: {done.stdout}{done.stderr}")
+            lines = [line for line in served.log().splitlines() if f"{TRUSTED} log on with Kerberos alone" in line]
+            expect(len(lines) == 2, served.log()[-800:])
+
     def not_trusted(self) -> None:
         with Served(self.member, MAPPING) as served:
             said = self.smbclient(f"eve@{TRUSTED}", "ls")
@@ -121,6 +131,7 @@ def main() -> int:
         cases, case = Suite(tally, "trusted domain"), Case(first, second, member)
         cases.case("a user of it, by ticket", case.logged_on)
         cases.case("a share for a group of it", case.by_group)
+        cases.case("NTLM of a user of it", case.by_password)
         cases.case("a domain that is not configured", case.not_trusted)
     return tally.close()
 
