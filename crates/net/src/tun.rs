@@ -35,7 +35,8 @@ impl Tun {
         #[allow(unsafe_code)]
         let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
-            *to = from.cast_signed();
+            // It is signed on x86-64 and not on ARM.
+            *to = libc::c_char::from_ne_bytes([from]);
         }
         // Packets as they are, without a header of the device's own.
         request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as i16;
