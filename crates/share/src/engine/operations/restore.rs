@@ -3,9 +3,13 @@
 //! Each is restored as it was, under its old id. Its file is found by its path and must be the same file,
 //! because a path may lead to another file by now. No client is asked for anything meanwhile, because no
 //! client is connected yet.
+//!
+//! Each file takes a few calls of the store, which may be far away. So several threads open the files
+//! ([`Share::reopen_all`]). One thread then enters the opens in the order of their ids.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use volume::journal::Journal;
 use volume::security::Rights;
@@ -16,10 +20,9 @@ use crate::caching::grants::{Grant, Requester};
 use crate::engine::Share;
 use crate::engine::lookup::name::{ResolvedName, Search};
 use crate::engine::operations::reservation::how_for_rights;
-use crate::engine::parts::file::{
-    Deletion, File, FileState, HardLinkedName, Member, Stream, counted, only_looks,
-};
+use crate::engine::parts::file::{Deletion, FileState, HardLinkedName, Member, Stream, counted, only_looks};
 use crate::engine::parts::names::directory::Directory;
+use crate::engine::parts::open_files::FileRef;
 use crate::engine::parts::persistence::Recorder;
 use crate::open::{AuditedUse, OpenParty};
 use crate::persistence::ledger::{Ledger, RecordedOpen};
@@ -30,10 +33,21 @@ use crate::{Deny, Identity, Open, Options, Refusal, Restored, Unreadable, UserLo
 /// The host's user and group that own nothing.
 const NOBODY: u32 = 65_534;
 
+/// The threads that open files at once.
+const THREADS: usize = 16;
+
 /// The file of an open that was found again.
 struct RestoredFile {
     parent_and_name: Option<(Arc<Directory>, Name)>,
     node: Arc<dyn Node>,
+}
+
+/// That file, opened as its open needs it.
+struct ReopenedFile<'a> {
+    file: FileRef<'a>,
+    found: RestoredFile,
+    /// The data of the open: the file's or that of a stream.
+    data: Arc<dyn Node>,
 }
 
 impl Share {
@@ -58,9 +72,9 @@ impl Share {
         self.open_files().begin_ids_at(next);
         let is_doubtful = journal.lacks_some();
         let mut restored = Vec::new();
-        for (id, entry) in &ledger.live {
+        for ((id, entry), reopened) in ledger.live.iter().zip(self.reopen_all(&ledger)) {
             let right = entry.holder().and_then(|holder| ledger.rights.get(&holder)).copied();
-            match self.restore(entry, right, who) {
+            match reopened.and_then(|reopened| self.restore(entry, right, reopened, who)) {
                 Ok(open) => {
                     let OpenRecord { keep_ns, note, address, .. } = &entry.made;
                     let (note, address) = (note.clone(), address.clone());
@@ -97,41 +111,67 @@ impl Share {
         Ok(restored)
     }
 
+    /// Finds and opens the file of each open. The results are in the order of the ids.
+    fn reopen_all(&self, ledger: &Ledger) -> Vec<Result<ReopenedFile<'_>, &'static str>> {
+        let entries: Vec<_> = ledger.live.values().collect();
+        let slots: Vec<_> = entries.iter().map(|_| OnceLock::new()).collect();
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(at) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|at| *at < entries.len()) {
+                slots[at].get_or_init(|| self.reopen(&entries[at].made));
+            }
+        };
+        thread::scope(|scope| {
+            for _ in 1..THREADS.min(entries.len()) {
+                // If the host has no more threads, the others do the work.
+                let _spawned = thread::Builder::new().name("restore".into()).spawn_scoped(scope, work);
+            }
+            work();
+        });
+        slots
+            .into_iter()
+            .map(|slot| slot.into_inner().unwrap_or(Err("its file was not looked for")))
+            .collect()
+    }
+
     fn restore(
         &self,
         entry: &RecordedOpen,
         right: Option<RecordedRight>,
+        reopened: ReopenedFile<'_>,
         who: UserLookup<'_>,
     ) -> Result<Arc<Open>, &'static str> {
         let made = &entry.made;
         // The client that claims it will authenticate.
         let identity = if made.address.is_empty() { who(&made.user) } else { Some(nobody(made.user)) };
         let identity = identity.ok_or("there is no such user any more")?;
+        if right.is_some() && reopened.found.parent_and_name.is_none() {
+            // A change by a program of the host would not be reported.
+            self.directories().note_unreported();
+        }
+        Ok(self.enter_again(entry, right, reopened, identity))
+    }
+
+    /// Finds and opens the file of an open.
+    fn reopen(&self, made: &OpenRecord) -> Result<ReopenedFile<'_>, &'static str> {
         let found = self.find_again(made)?;
-        let cannot = |_: volume::Failure| "its file cannot be opened";
         let granted = Rights::from_bits_retain(made.granted);
         let file = self.open_files().enter(found.node.id(), found.node.kind());
         let how = if made.stream.is_some() { OpenHow::Attributes } else { how_for_rights(granted) };
         let node = self.shared_node(&file, &found.node, how).map_err(|_| "its file cannot be opened")?;
         let data = match &made.stream {
             None => Arc::clone(&node),
-            Some(name) => node.open_stream(name, false, false).map_err(cannot)?,
+            Some(name) => node.open_stream(name, false, false).map_err(|_| "its file cannot be opened")?,
         };
-        if right.is_some() && found.parent_and_name.is_none() {
-            // A change by a program of the host would not be reported.
-            self.directories().note_unreported();
-        }
-        Ok(self.enter_again(&file, entry, right, RestoredFile { node, ..found }, data, identity))
+        Ok(ReopenedFile { file, found: RestoredFile { node, ..found }, data })
     }
 
     /// Enters the open among the others of its file.
     fn enter_again(
         &self,
-        file: &Arc<File>,
         entry: &RecordedOpen,
         right: Option<RecordedRight>,
-        RestoredFile { parent_and_name, node }: RestoredFile,
-        data: Arc<dyn Node>,
+        ReopenedFile { file, found: RestoredFile { parent_and_name, node }, data }: ReopenedFile<'_>,
         identity: Arc<Identity>,
     ) -> Arc<Open> {
         let made = &entry.made;
@@ -147,7 +187,7 @@ impl Share {
         let stream = state.enter_stream(made.stream.as_ref());
         let open = Arc::new(Open {
             id: made.id,
-            file: Arc::clone(file),
+            file: Arc::clone(&file),
             stream: Arc::clone(&stream),
             data,
             node: node.into(),
@@ -190,7 +230,7 @@ impl Share {
             let RecordedRight { state, epoch, counts, parent } = right;
             let grant = Grant { state, epoch: counts.then_some(epoch), parent, breaking: None, whole };
             entered.grants.restore(holder, grant);
-            self.rights().keys().enter(holder, file, &stream);
+            self.rights().keys().enter(holder, &file, &stream);
             self.note_goes(&requester, &stream, options);
             if made.goes.is_some() {
                 self.rights().keys().set_goes(&requester, &stream, true);
