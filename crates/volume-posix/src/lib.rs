@@ -43,4 +43,5 @@ mod volume;
 pub use journal::{Damage, JournalError, JournalSnapshot, PosixJournal, RecoveredJournal, try_at_one_moment};
 pub use node::PosixNode;
 pub use pool::IdleFiles;
+pub use properties::is_far;
 pub use volume::{OpenError, PosixVolume};

@@ -39,13 +39,26 @@ const KNOWN: &[(u64, &str)] = &[
 /// File systems that other hosts, or a process behind them, change without an event on this host.
 const FAR: &[&str] = &["nfs", "cifs", "smb3", "fuse", "ceph", "gfs2", "ocfs2", "9p"];
 
+/// Whether other hosts, or a process behind it, may change the file system of this file without an event.
+///
+/// # Errors
+/// The host's.
+pub fn is_far(file: impl AsFd) -> std::io::Result<bool> {
+    let kind = rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff;
+    Ok(FAR.contains(&name_of(kind)))
+}
+
 /// The flag of a directory in which the file system itself folds case.
 const CASEFOLD: u32 = 0x4000_0000;
 
 /// The name of the file system.
 pub(crate) fn file_system_name(fd: BorrowedFd<'_>) -> Result<&'static str> {
     let kind = call(|| rustix::fs::fstatfs(fd))?.f_type as u64 & 0xffff_ffff;
-    Ok(KNOWN.iter().find(|(number, _)| *number == kind).map_or("unknown", |(_, name)| name))
+    Ok(name_of(kind))
+}
+
+fn name_of(kind: u64) -> &'static str {
+    KNOWN.iter().find(|(number, _)| *number == kind).map_or("unknown", |(_, name)| name)
 }
 
 /// Whether this process may store notes in attributes that a file's owner cannot change. The check

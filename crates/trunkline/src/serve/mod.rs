@@ -18,6 +18,7 @@ pub mod signals;
 mod wiring;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use crate::cli::ServeArgs;
 use crate::config::{Config, Overrides, Sources, check};
 use crate::discovery::{self, Announced};
 use crate::state::lock::LockUse;
-use crate::state::{ADMIN_TOKEN, StateDir};
+use crate::state::{ADMIN_TOKEN, StateDir, loss};
 use crate::tokens::{FileToken, Tokens};
 use crate::{log, principals};
 use banner::Credentials;
@@ -72,12 +73,23 @@ pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
+    loss::watch(&state, end_at_once)?;
     signals.begin_serving();
     let control = Arc::new(Control::new(overrides, state, plan, sources, addresses, server, tokens));
     let ended = runtime.block_on(supervise(&control, signals, admin, entrance));
     // A second signal does not wait for requests that still run.
     runtime.shutdown_background();
     ended
+}
+
+/// Ends the process without a reply to anybody: another machine may serve its clients now. The host closes the
+/// connections.
+fn end_at_once(state: &Path, why: &str) {
+    let state = state.display();
+    tracing::error!("state directory {state} is lost, and this server ends: {why}");
+    eprintln!("trunkline: state directory {state} is lost, and this server ends: {why}");
+    kerberos::skip_destructors_at_exit();
+    std::process::exit(loss::LOST);
 }
 
 /// The way into the listeners for administrators.

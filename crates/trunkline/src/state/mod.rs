@@ -8,7 +8,8 @@
 //! persistent opens. Only the owner can access any of it. [`files`] reports changes of the smaller files.
 //!
 //! [`version`] has the table of versions, and [`migration`] leads from one to another. [`replacement`]
-//! replaces files all or none. [`snapshot`] reads the whole directory at one moment, for a backup.
+//! replaces files all or none. [`snapshot`] reads the whole directory at one moment, for a backup. [`loss`]
+//! ends a server whose directory another machine has taken over.
 
 #[cfg(test)]
 mod damage;
@@ -16,6 +17,7 @@ pub mod disk;
 mod files;
 pub mod listing;
 pub mod lock;
+pub mod loss;
 pub mod migration;
 pub mod owner;
 pub mod replacement;
@@ -154,7 +156,7 @@ pub struct StateDir {
     store: Store,
     journals: OpenJournals,
     /// The exclusive lock. The host releases it when the process ends in any way.
-    _lock: File,
+    lock: File,
 }
 
 impl StateDir {
@@ -205,7 +207,7 @@ impl StateDir {
             Some(_) => {}
         }
         let store = Store::open(&database).map_err(failed)?;
-        Ok(StateDir { path: path.to_path_buf(), store, journals: OpenJournals::default(), _lock: lock })
+        Ok(StateDir { path: path.to_path_buf(), store, journals: OpenJournals::default(), lock })
     }
 
     /// Opens `path` only if it exists.

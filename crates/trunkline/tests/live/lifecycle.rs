@@ -60,6 +60,21 @@ async fn a_server_that_stops_says_so_to_probes_and_a_second_signal_ends_it_at_on
     open.await.unwrap();
 }
 
+#[tokio::test]
+async fn a_server_whose_state_directory_was_taken_away_ends_and_says_so() {
+    let mut server = LiveServer::start();
+    let session = server.log_on().await;
+    let files = session.connect("files").await.unwrap();
+    let lock = server.program.path().join("state/lock");
+    std::fs::rename(&lock, lock.with_extension("old")).unwrap();
+    let wait = move || (server.server.wait(), server);
+    let (status, server) = tokio::task::spawn_blocking(wait).await.unwrap();
+    assert_eq!(status.code(), Some(1));
+    let log = std::fs::read_to_string(server.program.path().join("log")).unwrap();
+    assert!(log.contains("is lost, and this server ends: "), "{log}");
+    assert!(files.open("file", &OpenOptions::file(Disposition::Create)).await.is_err());
+}
+
 #[test]
 fn a_signal_ends_a_start_that_waits() {
     let program = ProgramDir::new();
