@@ -6,6 +6,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use crate::state::store::random;
+
 /// The longest wait for the servers.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Time after which a question is sent again, as a datagram may be lost.
@@ -54,10 +56,10 @@ fn name_servers_of(text: &str) -> Vec<IpAddr> {
 /// Looks the SRV records of `name` up, best host first.
 pub fn services(name: &str, servers: &[IpAddr]) -> ServiceLookup {
     let (send, answers) = mpsc::channel();
-    for (number, server) in servers.iter().enumerate() {
+    for server in servers {
         let (send, server, name) = (send.clone(), *server, name.to_owned());
-        let id = std::process::id().to_be_bytes();
-        let id = u16::from_be_bytes([id[2], id[3]]).wrapping_add(u16::try_from(number).unwrap_or(0));
+        // Nobody else may answer in the place of the server.
+        let Ok(id) = random().map(u16::from_be_bytes) else { continue };
         // A thread whose answer comes too late ends by itself.
         std::thread::spawn(move || {
             let _ = send.send(ask(SocketAddr::new(server, 53), &name, id));
