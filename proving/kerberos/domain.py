@@ -7,9 +7,11 @@ The domain controller is Debian's Samba (GENERATION=newer: this year's) in a net
 realm MIT's krb5kdc.
 """
 
+import argparse
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -457,6 +459,7 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     suite.case("join from nothing", joined)
     suite.case("a wrong password", refused)
     suite.case("a clock that is ten minutes ahead", clock)
+    owner_cases(suite, domain, member)
     user_cases(suite, domain, member)
     member_cases(suite, domain, member, MAPPING, Served)
     winbind_cases(suite, domain, member.state.parent / "ntlm")
@@ -467,6 +470,131 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     suite.case("a dead controller before one that answers", dead_controller)
     suite.case("leave", left)
     suite.case("no controller at all", silent)
+
+
+def owner_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
+    """The accounts and names of others, which no join takes. `member` has joined as FILES$."""
+    zone, base = domain.realm.lower(), member.state.parent
+    # A relative state directory, as people write it.
+    other = Member(domain.network.inside, Path(os.path.relpath(base / "printer")))
+
+    def join(by: Member, *more: object) -> subprocess.CompletedProcess[str]:
+        return by.run("join", domain.realm, "--password-file", "-", *more, stdin=PASSWORD)
+
+    def password_time(computer: str) -> str:
+        return domain.tool("computer", "show", computer, "--attributes=pwdLastSet")
+
+    def refused(by: Member, computer: str, words: tuple[str, ...], *more: object) -> None:
+        before = password_time(computer)
+        done = join(by, "--computer-name", computer, "--host", f"printer.{zone}", *more)
+        expect(done.returncode == 2 and all(word in done.stderr for word in words), done)
+        expect(password_time(computer) == before, f"the password of {computer} was replaced")
+        expect(by.status()["realm"] is None and not by.keytab.exists(), "something was left")
+
+    def controller() -> None:
+        refused(other, "DC1", ("DC1$ is the account of a domain controller", "--computer-name"), "--take-over")
+
+    def other_host() -> None:
+        refused(other, "FILES", ("FILES$ already for the host", "--take-over"))
+        domain.tool("computer", "create", "PRINTER")
+        refused(other, "PRINTER", ("PRINTER$ already", "--take-over"))
+        done = join(other, "--computer-name", "PRINTER", "--host", f"printer.{zone}.", "--take-over", "--user", f"{WORKGROUP}\\Administrator")
+        expect(done.returncode == 0, done)
+        expect(other.status()["keytab"].startswith("/"), other.status())
+        # A rejoin is the server's own, also by the name alone and after the keytab is lost.
+        done = join(other, "--host", f"printer.{zone}", "--user", f"Administrator@{zone}")
+        expect(done.returncode == 0 and other.status()["account"] == "PRINTER$", done)
+        other.keytab.unlink()
+        done = join(other, "--computer-name", "PRINTER", "--host", f"printer.{zone}")
+        expect(done.returncode == 0, done)
+        expect_whole(other.steps())
+
+    def other_name() -> None:
+        before = member.status()
+        domain.tool("computer", "create", "OLDNAS")
+        domain.tool("spn", "add", f"host/oldnas.{zone}", "OLDNAS$")
+        done = join(member, "--name", f"oldnas.{zone}")
+        expect(done.returncode == 2 and "OLDNAS$" in done.stderr and "setspn -D" in done.stderr, done)
+        expect(member.status()["keys"] == before["keys"], "the keys were replaced")
+        domain.tool("computer", "delete", "OLDNAS")
+        done = join(member, "--host", f"{MEMBER}.{zone}", "--name", f"oldnas.{zone}.")
+        expect(done.returncode == 0 and f"oldnas.{zone}" in member.status()["names"], done)
+
+    def lost_name() -> None:
+        done = join(member, "--host", f"{MEMBER}.{zone}", "--remove-name", f"oldnas.{zone}")
+        expect(done.returncode == 0 and f"oldnas.{zone}" not in member.status()["names"], done)
+        expect("oldnas" not in domain.tool("spn", "list", "FILES$").lower(), "a service principal is left")
+        # Nor does it come back with the next join.
+        done = join(member, "--host", f"{MEMBER}.{zone}")
+        expect(done.returncode == 0 and f"oldnas.{zone}" not in member.status()["names"], done)
+        expect(f"nas.{zone}" in member.status()["names"], member.status()["names"])
+        expect_whole(member.steps())
+        done = join(member, "--remove-name", f"oldnas.{zone}")
+        expect(done.returncode == 2 and "no name of the server" in done.stderr, done)
+
+    def brought() -> None:
+        sharer, shared = Member(domain.network.inside, base / "sharer"), base / "shared.keytab"
+        shutil.copy(other.keytab, shared)
+        done = sharer.run("join", domain.realm, "--keytab", shared)
+        expect(done.returncode == 0 and "note" not in done.stderr, done)
+        found = sharer.status()
+        expect(found["netbios_name"] == WORKGROUP and str(found["domain_sid"]).startswith("S-1-5-21-"), found)
+        done = sharer.run("renew")
+        expect(done.returncode == 2 and "winbindd" in done.stderr and "--force" in done.stderr, done)
+        expect(sharer.status()["keys"] == found["keys"], "the keys were replaced")
+        expect("added" in sharer.must("renew", "--force"), "no new key")
+        sharer.must("leave")
+        expect(shared.exists() and "PRINTER$" in domain.tool("computer", "list"), "what was brought is gone")
+        expect(not list(base.glob(".shared.keytab*")), "something lies beside the keytab")
+        # The keytab of the earlier join stays until the server leaves.
+        done = other.run("join", domain.realm, "--keytab", shared)
+        expect(done.returncode == 0 and "an earlier join made" in done.stderr and other.keytab.exists(), done)
+        expect_whole(other.steps())
+
+    def steps_of_the_directory() -> None:
+        steps = member.steps()
+        expect(steps["directory"]["result"] == "works" and "FILES$" in steps["directory"]["seen"], steps)
+        expect(steps["ids"]["result"] == "remark" and "id_mapping" in steps["ids"]["mend"], steps)
+        config = base / "ids.toml"
+        for lines, result, word in ((MAPPING, "works", str(FIRST_ID + DOMAIN_USERS)), ('id_mapping = "rid"\n', "fault", "id_range")):
+            config.write_text(f"[domain]\n{lines}")
+            steps = {step["step"]: step for step in json.loads(member.run("test", "--json", "--config", config).stdout)}
+            told = f"{steps['ids']['seen']} {steps['ids'].get('mend')}"
+            expect(steps["ids"]["result"] == result and word in told, steps["ids"])
+
+    def both_files() -> None:
+        config = base / "both.toml"
+        config.write_text('[domain]\nnetbios_name = "OTHER"\n')
+        done = member.run("status", "--config", config)
+        expect("netbios_name" in done.stderr and "OTHER" in done.stderr and "changes.toml" in done.stderr, done)
+        done = join(member, "--netbios-name", "OTHER")
+        expect(done.returncode == 2 and f"is {WORKGROUP}, not OTHER" in done.stderr, done)
+
+    def careful_leave() -> None:
+        share, config = base / "named", base / "named.toml"
+        share.mkdir()
+        config.write_text(f'[share.docs]\npath = "{share}"\nusers = {{ "{WORKGROUP}\\\\ann" = "read" }}\n')
+        done = other.run("leave", "--password-file", "-", "--config", config, stdin=PASSWORD)
+        expect(done.returncode == 2 and "the server stays in" in done.stderr, done)
+        expect("PRINTER$" in domain.tool("computer", "list") and other.keytab.exists(), "half of it was left")
+        done = other.run("leave", "--password-file", "-", stdin="\n")
+        expect(done.returncode == 2 and "is empty" in done.stderr, done)
+        # As after a run that was killed between the account and the settings.
+        domain.tool("computer", "delete", "PRINTER")
+        # The settings are the running server's.
+        with Served(other, name="printer"):
+            done = other.run("leave", "--password-file", "-", stdin=PASSWORD)
+        expect(done.returncode == 0 and "no account PRINTER$ any more" in done.stderr, done)
+        expect(other.status()["realm"] is None and not other.keytab.exists(), "something was left")
+
+    suite.case("the account of a controller", controller)
+    suite.case("the account of another host", other_host)
+    suite.case("a name of another machine", other_name)
+    suite.case("a name that is taken away", lost_name)
+    suite.case("a keytab that another program renews", brought)
+    suite.case("the steps of the directory and of ids", steps_of_the_directory)
+    suite.case("settings in both files", both_files)
+    suite.case("a leave that cannot end, and one that goes on", careful_leave)
 
 
 def plain_cases(suite: Suite, realm: plain.Realm, member: Member) -> None:
@@ -512,10 +640,32 @@ def plain_cases(suite: Suite, realm: plain.Realm, member: Member) -> None:
         member.must("join", realm.name, "--keytab", directory / "newer.keytab")
         expect_whole(member.steps())
 
+    def small_letters() -> None:
+        done = member.run("join", realm.name.lower(), "--keytab", directory / "newer.keytab")
+        expect(done.returncode == 0 and f"it is {realm.name}, not" in done.stderr, done)
+        expect(member.status()["realm"] == realm.name, member.status())
+        done = Member(member.inside, directory / "other").run("join", "OTHER.TEST", "--keytab", directory / "newer.keytab")
+        expect(done.returncode == 2 and f"it has keys of {realm.name}" in done.stderr, done)
+
+    def closed_pipe() -> None:
+        reader, writer = os.pipe()
+        os.close(reader)
+        command = member.inside([server.program(), "domain", "status", "--state-dir", str(member.state)])
+        done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=COMMAND_S, env=environment(), check=False)
+        os.close(writer)
+        expect(done.returncode == 0 and not done.stderr, done)
+
+    def no_domain() -> None:
+        other = Member(member.inside, directory / "nowhere")
+        expect("in no domain" in other.must("status"), "status does not say so")
+        for words in (("test",), ("renew",), ("leave", "--keep-account")):
+            done = other.run(*words)
+            expect(done.returncode == 2 and "in no domain" in done.stderr and "domain join REALM" in done.stderr, done)
+
     def silent() -> None:
         realm.close()
         steps = member.steps()
-        expect_fault(steps, "kdc", "none answers", "port 88")
+        expect_fault(steps, "kdc", "none answers", f"port {realm.port}")
         expect(steps["clock"]["result"] == "untried", steps)
 
     def left() -> None:
@@ -528,6 +678,9 @@ def plain_cases(suite: Suite, realm: plain.Realm, member: Member) -> None:
     suite.case("a clock that is ten minutes behind", clock)
     suite.case("keys that the KDC has replaced", old_keys)
     suite.case("keys of a wrong encryption type", wrong_type)
+    suite.case("a realm in small letters", small_letters)
+    suite.case("a closed pipe", closed_pipe)
+    suite.case("in no domain", no_domain)
     suite.case("the KDC is down", silent)
     suite.case("leave", left)
 
@@ -540,6 +693,7 @@ def scratch() -> Iterator[Path]:
 
 def main() -> None:
     """Run all cases."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     server.clean_up_when_told_to_end()
     suite = f"{SUITE} newer" if server.is_newer() else SUITE
     if reason := ActiveDirectory().missing() or ", ".join(plain.missing()):

@@ -433,6 +433,10 @@ pub enum DomainCommand {
         /// Do so only if the password is older than this; 0 is always
         #[arg(long, value_name = "DAYS", default_value_t = 0)]
         older_than_days: u32,
+        /// Do so also for an account whose keytab was brought. Another program, such as winbindd or sssd, may
+        /// need its password
+        #[arg(long)]
+        force: bool,
         /// The server or the state directory to work on.
         #[command(flatten)]
         location: LocationArgs,
@@ -442,7 +446,7 @@ pub enum DomainCommand {
 /// Options that name an administrator of a domain.
 #[derive(Debug, Clone, Args)]
 pub struct DomainLogonArgs {
-    /// User of the domain who may join machines
+    /// User of the domain who may join machines: NAME, DOMAIN\\NAME or NAME@REALM
     #[arg(long, value_name = "NAME", default_value = "Administrator")]
     pub user: String,
     /// The password.
@@ -465,9 +469,15 @@ pub struct JoinArgs {
     /// Further name of the server for clients; may be repeated
     #[arg(long, value_name = "NAME")]
     pub name: Vec<String>,
-    /// Name of the machine account [default: `netbios_name` of the server]
+    /// Name of an earlier join that the server loses; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub remove_name: Vec<String>,
+    /// Name of the machine account [default: that of an earlier join, or `netbios_name` of the server]
     #[arg(long, value_name = "NAME", conflicts_with = "keytab")]
     pub computer_name: Option<String>,
+    /// Replace the password of an account that is there already and that this server did not make
+    #[arg(long, conflicts_with = "keytab")]
+    pub take_over: bool,
     /// Full host name of the server [default: the host's, or its short name with the realm behind it]
     #[arg(long, value_name = "NAME", conflicts_with = "keytab")]
     pub host: Option<String>,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use identity::{AccountKey, Group, Resolver, User};
 use serde_json::{Value, json};
 
+use super::output;
 use crate::cli::LocationArgs;
 use crate::config::Config;
 use crate::domain::accounts;
@@ -33,10 +34,10 @@ pub fn run(account: &str, group: bool, json: bool, location: &LocationArgs) -> a
     match (json, found.as_object()) {
         (false, Some(fields)) => {
             for (key, value) in fields.iter().filter(|(_, value)| !value.is_null()) {
-                println!("{key:10} {}", line(value));
+                output::line(format_args!("{key:10} {}", line(value)));
             }
         }
-        _ => println!("{}", serde_json::to_string_pretty(&found)?),
+        _ => output::line(serde_json::to_string_pretty(&found)?),
     }
     Ok(ExitCode::SUCCESS)
 }

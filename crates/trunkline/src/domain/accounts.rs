@@ -117,7 +117,11 @@ impl DirectoryAccess {
         Ok(DirectoryAccess { keytab: domain.keytab.value.clone(), machine_account, authorities })
     }
 
-    fn tls(&self) -> Result<Option<LdapTls>, String> {
+    /// TLS to the directory; none: Kerberos protects the messages.
+    ///
+    /// # Errors
+    /// The setting to mend, as the end of a sentence.
+    pub fn tls(&self) -> Result<Option<LdapTls>, String> {
         let Some((file, pem)) = &self.authorities else { return Ok(None) };
         LdapTls::trusting(pem).map(Some).map_err(|why| mend_key("ldap_ca", file, &why))
     }

@@ -2,7 +2,7 @@
 //! answer. All are asked at once, so that a dead one costs nothing beside one that answers.
 
 use std::ffi::OsString;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 use super::dns::{self, ServiceHost, ServiceLookup};
@@ -18,6 +18,8 @@ pub enum KdcSource {
     Dns,
     /// A `kdc =` line of krb5.conf.
     File(PathBuf),
+    /// An administrator.
+    Named,
     /// None: no name server answered.
     SilentDns,
     /// None: there is no such record.
@@ -29,6 +31,8 @@ pub enum KdcSource {
 pub struct Kdc {
     /// Its host name.
     pub host: String,
+    /// Its port.
+    pub port: u16,
     /// The address that answered, or the first one.
     pub address: Option<SocketAddr>,
     /// Its answer. None if it is silent.
@@ -49,12 +53,22 @@ impl Kdcs {
     /// library.
     pub fn find(realm: &str, principal: &str) -> Kdcs {
         let (source, hosts) = hosts(realm);
+        Kdcs::ask(realm, principal, source, &hosts)
+    }
+
+    /// Asks one host about `principal`.
+    pub fn of_host(realm: &str, principal: &str, host: &str) -> Kdcs {
+        Kdcs::ask(realm, principal, KdcSource::Named, host_of(host).as_slice())
+    }
+
+    fn ask(realm: &str, principal: &str, source: KdcSource, hosts: &[ServiceHost]) -> Kdcs {
         let ask = |host: &ServiceHost| {
             let addresses: Vec<SocketAddr> =
                 (host.host.as_str(), host.port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
             let answer = addresses.iter().find_map(|at| Some((*at, kdc::ask(*at, realm, principal)?)));
             Kdc {
                 host: host.host.clone(),
+                port: host.port,
                 address: answer.map(|(at, _)| at).or(addresses.first().copied()),
                 sign: answer.map(|(_, sign)| sign),
             }
@@ -70,6 +84,15 @@ impl Kdcs {
     /// The first one that answers.
     pub fn answering(&self) -> Option<(&Kdc, KdcSign)> {
         self.all.iter().find_map(|kdc| Some((kdc, kdc.sign?)))
+    }
+
+    /// The ports of the KDCs, such as `port 88`.
+    pub fn ports(&self) -> String {
+        let mut ports: Vec<u16> = self.all.iter().map(|kdc| kdc.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        format!("port {}", if ports.is_empty() { KDC_PORT.to_string() } else { ports.join(" or ") })
     }
 
     /// The hosts that do not answer.
@@ -102,11 +125,25 @@ fn hosts(realm: &str) -> (KdcSource, Vec<ServiceHost>) {
     }
 }
 
-/// Whether the realm is an Active Directory, by the record that its domain controllers register (MS-ADTS
-/// 6.3.2.3).
-pub fn is_active_directory(realm: &str) -> bool {
+/// The record that the domain controllers of a realm register (MS-ADTS 6.3.2.3).
+fn controllers_of(realm: &str) -> ServiceLookup {
     let name = format!("_ldap._tcp.dc._msdcs.{}", realm.to_lowercase());
-    matches!(dns::services(&name, &dns::name_servers()), ServiceLookup::Answered(hosts) if !hosts.is_empty())
+    dns::services(&name, &dns::name_servers())
+}
+
+/// The host name of the domain controller with this address.
+pub fn name_of(realm: &str, address: IpAddr) -> Option<String> {
+    let ServiceLookup::Answered(hosts) = controllers_of(realm) else { return None };
+    let has = |host: &&ServiceHost| {
+        let found = (host.host.as_str(), host.port).to_socket_addrs();
+        found.is_ok_and(|mut found| found.any(|at| at.ip() == address))
+    };
+    hosts.iter().find(has).map(|host| host.host.clone())
+}
+
+/// Whether the realm is an Active Directory, by the record of its domain controllers.
+pub fn is_active_directory(realm: &str) -> bool {
+    matches!(controllers_of(realm), ServiceLookup::Answered(hosts) if !hosts.is_empty())
 }
 
 /// The `kdc` values of a realm in a krb5.conf.
@@ -138,7 +175,7 @@ fn host_of(value: &str) -> Option<ServiceHost> {
         Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().ok()?),
         _ => (value, KDC_PORT),
     };
-    let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let host = host.trim_start_matches('[').trim_end_matches(']').trim_end_matches('.').to_owned();
     Some(ServiceHost { priority: 0, weight: 0, port, host })
 }
 
@@ -147,10 +184,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_kdc_at_another_port_is_asked_there_and_told_so() {
+        let listener = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let asked = std::thread::spawn(move || {
+            let (_, from) = listener.recv_from(&mut [0; 1024]).unwrap();
+            // It is no KDC.
+            listener.send_to(b"x", from).unwrap();
+        });
+        let kdcs = Kdcs::of_host("R.EXAMPLE", "host", &format!("127.0.0.1:{port}"));
+        asked.join().unwrap();
+        assert_eq!((kdcs.silent(), kdcs.ports()), (vec!["127.0.0.1"], format!("port {port}")));
+    }
+
+    #[test]
     fn the_kdcs_of_one_realm_are_read() {
         let text = "[libdefaults]\n kdc = no\n[realms]\n A.EXAMPLE = {\n  kdc = a\n }\n # kdc = c\n \
                     B.EXAMPLE = {\n  \
-                    kdc = kdc1.b.example:750\n  admin_server = x\n  kdc = [2001:db8::1]:88\n  \
+                    kdc = kdc1.b.example.:750\n  admin_server = x\n  kdc = [2001:db8::1]:88\n  \
                     kdc = 2001:db8::2\n }\n\
                     [domain_realm]\n kdc = no\n";
         let found = kdcs_of(text, "B.EXAMPLE");

@@ -85,9 +85,10 @@ impl Locator for MachineAccount {
     ) -> Result<Box<dyn SaslContext>, String> {
         let keytab = self.keytab.clone();
         let (principal, service) = (self.principal.clone(), format!("ldap/{host}@{}", self.realm));
-        let log_on = move || GssLayer::begin(keytab, principal, &service, channel);
+        let source = TicketSource::Keytab { keytab, principal };
+        let log_on = move || begin(&source, &service, channel);
         let layer = self.calls.run_in_turn(deadline, log_on);
-        Ok(Box::new(layer.map_err(|failure| no_answer(failure, "the KDC gives no ticket in time"))??))
+        layer.map_err(|failure| no_answer(failure, "the KDC gives no ticket in time"))?
     }
 }
 
@@ -131,27 +132,29 @@ struct GssLayer {
     first: Option<SaslTurn>,
 }
 
-impl GssLayer {
-    fn begin(
-        keytab: PathBuf,
-        principal: String,
-        service: &str,
-        channel: Option<Vec<u8>>,
-    ) -> Result<GssLayer, String> {
-        let library = Library::load().map_err(|why| why.to_string())?;
-        let source = TicketSource::Keytab { keytab, principal };
-        let credentials = InitiatorCredentials::new(&library, &source).map_err(|why| why.to_string())?;
-        let context = InitiatorContext::to_principal(&Arc::new(credentials), service);
-        let context = context.map_err(|why| why.to_string())?;
-        let context = match channel {
-            Some(channel) => context.within(channel),
-            None => context,
-        };
-        let mut layer = GssLayer { context, first: None };
-        layer.first = Some(layer.turn(None)?);
-        Ok(layer)
-    }
+/// Begins a log-on to a service by the tickets of a source. This may wait for a KDC without a limit.
+///
+/// # Errors
+/// The mechanism's reason.
+pub fn begin(
+    source: &TicketSource,
+    service: &str,
+    channel: Option<Vec<u8>>,
+) -> Result<Box<dyn SaslContext>, String> {
+    let library = Library::load().map_err(|why| why.to_string())?;
+    let credentials = InitiatorCredentials::new(&library, source).map_err(|why| why.to_string())?;
+    let context = InitiatorContext::to_principal(&Arc::new(credentials), service);
+    let context = context.map_err(|why| why.to_string())?;
+    let context = match channel {
+        Some(channel) => context.within(channel),
+        None => context,
+    };
+    let mut layer = GssLayer { context, first: None };
+    layer.first = Some(layer.turn(None)?);
+    Ok(Box::new(layer))
+}
 
+impl GssLayer {
     fn turn(&mut self, token: Option<&[u8]>) -> Result<SaslTurn, String> {
         Ok(match self.context.step(token).map_err(|why| why.to_string())? {
             Initiated::Continue(token) => SaslTurn::Continue(token),

@@ -9,6 +9,7 @@ use super::keytab::{Keytab, KeytabEntry};
 use super::program::{ProgramEnd, ProgramError};
 use super::ticket::TicketCache;
 use super::{SET_CLOCK, dns, enctype, skew};
+use crate::config::Domain;
 
 /// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -45,14 +46,14 @@ pub struct Membership<'a> {
     pub realm: &'a str,
     /// The keytab.
     pub keytab: &'a Path,
-    /// The names of the server.
-    pub names: &'a [String],
+    /// The table `[domain]`.
+    pub settings: &'a Domain,
 }
 
 /// The steps so far.
-struct Examination<'a> {
-    of: Membership<'a>,
-    is_directory: bool,
+pub(super) struct Examination<'a> {
+    pub(super) of: Membership<'a>,
+    pub(super) is_directory: bool,
     steps: Vec<DomainStep>,
 }
 
@@ -66,8 +67,8 @@ pub fn examine(of: Membership<'_>) -> Vec<DomainStep> {
     let kdcs = Kdcs::find(of.realm, principal.unwrap_or("host"));
     examination.lookup(&kdcs);
     let can_ask = examination.kdc(&kdcs);
-    let is_readable = match keytab {
-        Ok(_) => examination.keys(&own),
+    let is_readable = match &keytab {
+        Ok(all) => examination.keys(all, &own),
         Err(error) => {
             let mend =
                 format!("run `trunkline domain join {}` again, or give the right file by --keytab", of.realm);
@@ -77,25 +78,33 @@ pub fn examine(of: Membership<'_>) -> Vec<DomainStep> {
     };
     match principal {
         Some(principal) if can_ask && is_readable => examination.tickets(&kdcs, &own, principal),
-        _ => {
-            let seen = "a step before does not work".to_owned();
-            examination.add("ticket", DomainStepResult::Untried, seen, None);
-        }
+        _ => examination.untried("ticket"),
     }
+    examination.directory(&kdcs, &own);
+    examination.ids(&own);
     examination.steps
 }
 
 impl Examination<'_> {
-    fn add(&mut self, step: &str, result: DomainStepResult, seen: String, mend: Option<String>) {
+    pub(super) fn add(&mut self, step: &str, result: DomainStepResult, seen: String, mend: Option<String>) {
         self.steps.push(DomainStep { step: step.to_owned(), result, seen, mend });
     }
 
-    fn works(&mut self, step: &str, seen: impl Into<String>) {
+    pub(super) fn works(&mut self, step: &str, seen: impl Into<String>) {
         self.add(step, DomainStepResult::Works, seen.into(), None);
     }
 
-    fn fault(&mut self, step: &str, seen: impl Into<String>, mend: impl Into<String>) {
+    pub(super) fn fault(&mut self, step: &str, seen: impl Into<String>, mend: impl Into<String>) {
         self.add(step, DomainStepResult::Fault, seen.into(), Some(mend.into()));
+    }
+
+    pub(super) fn untried(&mut self, step: &str) {
+        self.add(step, DomainStepResult::Untried, "a step before does not work".to_owned(), None);
+    }
+
+    /// Whether a step that was tried works.
+    pub(super) fn has_worked(&self, step: &str) -> bool {
+        self.steps.iter().any(|one| one.step == step && one.result == DomainStepResult::Works)
     }
 
     fn lookup(&mut self, kdcs: &Kdcs) {
@@ -114,6 +123,7 @@ impl Examination<'_> {
             KdcSource::File(path) => {
                 self.works("dns", format!("not needed: {} names {hosts}", path.display()))
             }
+            KdcSource::Named => self.works("dns", format!("not needed: {hosts} is named")),
             KdcSource::SilentDns => {
                 self.fault("dns", format!("no name server of /etc/resolv.conf answers ({servers})"), mend);
             }
@@ -130,11 +140,14 @@ impl Examination<'_> {
         let silent = kdcs.silent().join(", ");
         let Some((kdc, sign)) = kdcs.answering() else {
             let (seen, mend) = match kdcs.all.is_empty() {
-                true => ("none is known".to_owned(), "see the step dns"),
+                true => ("none is known".to_owned(), "see the step dns".to_owned()),
                 false => (
                     format!("none answers: {silent}"),
-                    "start the KDC, or open port 88 (UDP and TCP) to it; `ping HOST` and \
-                     `nc -vz HOST 88` say which",
+                    format!(
+                        "start the KDC, or open {} (UDP and TCP) to it; `ping HOST` and `nc -vz HOST PORT` \
+                         say which",
+                        kdcs.ports()
+                    ),
                 ),
             };
             self.fault("kdc", seen, mend);
@@ -160,11 +173,23 @@ impl Examination<'_> {
     }
 
     /// Whether the keytab has keys of the realm.
-    fn keys(&mut self, own: &Keytab) -> bool {
+    fn keys(&mut self, all: &Keytab, own: &Keytab) -> bool {
         let (file, realm) = (self.of.keytab.display(), self.of.realm);
         if own.entries.is_empty() {
-            let seen = format!("{file} has no key of {realm}");
-            self.fault("keytab", seen, format!("run `trunkline domain join {realm}` again"));
+            let (seen, mend) = match (all.realms().join(", "), all.spelling_of(realm)) {
+                (_, Some(found)) => (
+                    format!("{file} has keys of {found}, not of {realm}; the case of letters counts"),
+                    format!("set `realm = \"{found}\"` in [domain]"),
+                ),
+                (others, None) => {
+                    let of = if others.is_empty() { String::new() } else { format!(", only of {others}") };
+                    (
+                        format!("{file} has no key of {realm}{of}"),
+                        format!("run `trunkline domain join {realm}` again"),
+                    )
+                }
+            };
+            self.fault("keytab", seen, mend);
             return false;
         }
         let newest = own.entries.iter().map(|entry| entry.kvno).max().unwrap_or(0);
@@ -172,11 +197,11 @@ impl Examination<'_> {
             "keytab",
             format!("{} keys of {realm}, the newest of version {newest}", own.entries.len()),
         );
-        if self.of.names.is_empty() {
+        if self.of.settings.names.value.is_empty() {
             let mend = "run `trunkline domain join` again, or set `names` in [domain]";
             self.fault("names", "the server has no name in [domain]", mend);
         }
-        for name in self.of.names {
+        for name in &self.of.settings.names.value {
             let principal = format!("cifs/{name}");
             let keys = own.of(&principal);
             if keys.is_empty() {
@@ -235,7 +260,7 @@ impl Examination<'_> {
             Err(error) => self.unavailable("ticket", &error),
             Ok(end) if end.is_success => {
                 self.works("ticket", format!("{full} gets one by its key"));
-                for name in self.of.names {
+                for name in &self.of.settings.names.value {
                     let service = format!("cifs/{name}");
                     if own.of(&service).is_empty() {
                         continue;

@@ -56,6 +56,35 @@ impl Keytab {
         Keytab { entries }
     }
 
+    /// The realms that have keys.
+    pub fn realms(&self) -> Vec<&str> {
+        let mut realms: Vec<&str> = self.entries.iter().map(|entry| entry.realm.as_str()).collect();
+        realms.sort_unstable();
+        realms.dedup();
+        realms
+    }
+
+    /// The realm of this name, as the keytab writes it. The case of its letters counts in Kerberos, but
+    /// people forget it.
+    pub fn spelling_of(&self, realm: &str) -> Option<&str> {
+        let mut like = self.realms().into_iter().filter(|found| found.eq_ignore_ascii_case(realm));
+        let first = like.next()?;
+        match like.next() {
+            None => Some(first),
+            // Several realms differ by the case alone.
+            Some(_) => self.realms().into_iter().find(|found| *found == realm),
+        }
+    }
+
+    /// The keys of the version that the machine account has now. Names that it has lost have only older ones.
+    pub fn current(&self) -> Keytab {
+        let Some(account) = self.machine_account() else { return self.clone() };
+        // An account that was made anew counts its versions from the start.
+        let now = self.of(account).into_iter().max_by_key(|key| (key.written, key.kvno)).map(|key| key.kvno);
+        let entries = self.entries.iter().filter(|entry| Some(entry.kvno) == now).cloned().collect();
+        Keytab { entries }
+    }
+
     /// The names in lower case for which there is a key of `cifs/NAME`.
     pub fn server_names(&self) -> Vec<String> {
         let mut names = Vec::new();
@@ -185,6 +214,23 @@ mod tests {
         assert_eq!((keytab.entries[0].written, keytab.entries[0].enctype), (9, 18));
         assert_eq!(keytab.enctypes_of("cifs/files.r.example"), ["aes256-cts-hmac-sha1-96"]);
         assert!(keytab.of_realm("OTHER").entries.is_empty());
+        assert_eq!(keytab.spelling_of("r.example"), Some("R.EXAMPLE"));
+        assert_eq!(keytab.spelling_of("OTHER"), None);
+    }
+
+    #[test]
+    fn a_name_that_the_account_has_lost_has_no_current_key() {
+        let keys = |names: &[&str], kvno: u32| {
+            let of = |name: &&str| record(&name.split('/').collect::<Vec<_>>(), kvno, true);
+            names.iter().flat_map(of).collect::<Vec<u8>>()
+        };
+        let (before, now) =
+            (keys(&["FILES$", "cifs/files", "cifs/nas"], 2), keys(&["FILES$", "cifs/files"], 3));
+        let keytab = parse(&[&[5, 2][..], &before, &now].concat()).unwrap();
+        assert_eq!(keytab.server_names(), ["files", "nas"]);
+        assert_eq!(keytab.current().server_names(), ["files"]);
+        let brought = parse(&[&[5, 2][..], &keys(&["cifs/a"], 2), &keys(&["cifs/b"], 3)].concat()).unwrap();
+        assert_eq!(brought.current().server_names(), ["a", "b"], "each service counts alone");
     }
 
     #[test]

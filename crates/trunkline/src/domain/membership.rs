@@ -5,11 +5,17 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::controllers::{self, KdcSource, Kdcs};
+use identity::ldap::LdapTls;
+
+use super::SET_CLOCK;
+use super::controllers;
+use super::directory::MachineAccount;
 use super::keytab::{Keytab, KeytabError};
+use super::logon::{self, Logon};
+use super::permission::{self, EarlierJoin};
 use super::program::{ADCLI, Program, ProgramEnd, ProgramError};
+use super::search::{DirectorySearch, DomainIdentity};
 use super::work::{Leftover, Work};
-use super::{SET_CLOCK, skew};
 
 /// The name of the server's own keytab in the state directory.
 pub const OWN_KEYTAB: &str = "krb5.keytab";
@@ -30,9 +36,17 @@ pub enum MembershipError {
     /// `adcli` could not run.
     #[error(transparent)]
     Program(#[from] ProgramError),
-    /// `adcli` refused.
-    #[error("adcli: {said}{}", .mend.map(|mend| format!("; {mend}")).unwrap_or_default())]
+    /// The directory cannot be asked.
+    #[error("the directory cannot be asked whose the account and the names are: {0}; nothing was changed")]
+    Directory(String),
+    /// The directory says that the account, a name or the domain is another's.
+    #[error("{0}; nothing was changed")]
+    NotAllowed(String),
+    /// A program refused.
+    #[error("{program}: {said}{}", .mend.map(|mend| format!("; {mend}")).unwrap_or_default())]
     Refused {
+        /// Its name.
+        program: &'static str,
         /// Its own words.
         said: String,
         /// The way to mend it.
@@ -68,24 +82,30 @@ pub enum MembershipError {
 }
 
 /// A server that joins a domain, and its administrator.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Join<'a> {
     /// The realm.
     pub realm: &'a str,
     /// The administrator of the domain.
-    pub user: &'a str,
-    /// The administrator's password.
-    pub password: &'a str,
+    pub logon: &'a Logon,
+    /// TLS to the directory, if there are settings for it.
+    pub tls: Option<&'a LdapTls>,
+    /// The earlier membership of the server.
+    pub earlier: &'a EarlierJoin,
+    /// Whether the password of another host's account may be replaced.
+    pub may_take_over: bool,
+    /// The short name of the domain, as the administrator gave it.
+    pub netbios_name: Option<&'a str>,
     /// The name of the machine account, without `$`.
     pub computer: &'a str,
     /// The full host name of the server.
     pub host: &'a str,
     /// More names of the server.
     pub aliases: &'a [String],
+    /// Names that the server loses.
+    pub removed: &'a [String],
     /// The organizational unit for the account, as a distinguished name.
     pub unit: Option<&'a str>,
-    /// The controller to use, in place of the first that answers.
-    pub controller: Option<&'a str>,
     /// The keytab to write, and the lock of it.
     pub work: &'a Work,
 }
@@ -103,27 +123,6 @@ pub struct Joined {
     pub account: Option<String>,
     /// The controller that was used.
     pub controller: Option<String>,
-}
-
-/// The controller that answers first, if the clock is right.
-fn controller(realm: &str) -> Result<String, MembershipError> {
-    let kdcs = Kdcs::find(realm, "host");
-    let Some((kdc, sign)) = kdcs.answering() else {
-        let why = match (&kdcs.source, kdcs.silent().join(", ")) {
-            (KdcSource::SilentDns, _) => "no name server of /etc/resolv.conf answers".to_owned(),
-            (KdcSource::NoRecord, _) => {
-                format!("the DNS has no record _kerberos._udp.{}", realm.to_lowercase())
-            }
-            (_, silent) => format!("no controller of {realm} answers at port 88: {silent}"),
-        };
-        return Err(MembershipError::Unreachable(format!(
-            "{why}; name a controller as DNS server in /etc/resolv.conf, or see docs/identity.md"
-        )));
-    };
-    match skew(sign.ahead_s) {
-        Some(far) => Err(MembershipError::Skew(far, kdc.host.clone())),
-        None => Ok(kdc.host.clone()),
-    }
 }
 
 /// The options that select a domain and its controller.
@@ -144,22 +143,16 @@ const HOST_ADCLI: Adcli = Adcli { program: ADCLI, limit: ADCLI_LIMIT };
 
 impl Adcli {
     /// Runs it and explains a refusal.
-    fn run(self, action: &str, words: Vec<OsString>, password: &str) -> Result<ProgramEnd, MembershipError> {
+    fn run(self, action: &str, words: Vec<OsString>) -> Result<ProgramEnd, MembershipError> {
         let words = [vec![OsString::from(action)], words].concat();
-        let end = self.program.run(&words, &[], password, self.limit)?;
-        if end.is_success { Ok(end) } else { Err(explained(&end)) }
+        let end = self.program.run(&words, &[], "", self.limit)?;
+        if end.is_success { Ok(end) } else { Err(explained("adcli", &end)) }
     }
 
     /// Runs it on a keytab, and then puts the keytab in its place. If it fails after it has changed the
     /// password, the new keys are kept: nobody else has them, and they open all new tickets.
-    fn run_on(
-        self,
-        work: &Work,
-        action: &str,
-        words: Vec<OsString>,
-        password: &str,
-    ) -> Result<ProgramEnd, MembershipError> {
-        match self.run(action, words, password) {
+    fn run_on(self, work: &Work, action: &str, words: Vec<OsString>) -> Result<ProgramEnd, MembershipError> {
+        match self.run(action, words) {
             Ok(end) => {
                 Keytab::read(work.keytab())?;
                 work.keep()?;
@@ -176,9 +169,10 @@ impl Adcli {
     }
 }
 
-/// The refusal in `adcli`'s own words, with what mends it.
-fn explained(end: &ProgramEnd) -> MembershipError {
-    let said = end.last_words().trim_start_matches("adcli: ").to_owned();
+/// The refusal in a program's own words, with what mends it.
+pub fn explained(program: &'static str, end: &ProgramEnd) -> MembershipError {
+    let said = end.last_words();
+    let said = said.strip_prefix(program).and_then(|said| said.strip_prefix(": ")).unwrap_or(said).to_owned();
     let mend = [
         ("Preauthentication failed", "the password is wrong"),
         ("Password incorrect", "the password is wrong"),
@@ -192,11 +186,12 @@ fn explained(end: &ProgramEnd) -> MembershipError {
             "Insufficient permissions",
             "the user may not do this; ask for the right to join machines, or see --user",
         ),
+        ("Cannot find KDC", "no KDC of that realm is known; see --user"),
         ("Clock skew", "set the clock"),
         ("Couldn't add service principal", "another account has that service principal; see `setspn -Q`"),
     ];
     let mend = mend.iter().find(|(words, _)| said.contains(words)).map(|(_, mend)| *mend);
-    MembershipError::Refused { said, mend }
+    MembershipError::Refused { program, said, mend }
 }
 
 /// Joins an Active Directory domain, and writes the keytab. A machine that is joined already gets new keys.
@@ -204,15 +199,12 @@ fn explained(end: &ProgramEnd) -> MembershipError {
 /// # Errors
 /// The reason. The keytab is unchanged then, unless the reason is [`MembershipError::Kept`].
 pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
-    let controller = match join.controller {
-        Some(named) => named.to_owned(),
-        None => controller(join.realm)?,
-    };
+    let domain = check(&join)?;
+    let controller = join.logon.controller().to_owned();
     // The keys of before stay in front of the new ones, so that sessions and tickets of clients go on.
     let work = join.work;
     let mut words = domain_words(join.realm, &controller);
     let mut option = |name: &str, value: &str| words.extend([OsString::from(name), OsString::from(value)]);
-    option("--login-user", join.user);
     option("--computer-name", join.computer);
     option("--host-fqdn", join.host);
     option("--os-name", "Trunkline");
@@ -224,20 +216,68 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
     if let Some(unit) = join.unit {
         option("--domain-ou", unit);
     }
-    words.extend(["--host-keytab".into(), work.keytab().into(), "--stdin-password".into()]);
+    words.extend([join.logon.word(), "--host-keytab".into(), work.keytab().into()]);
     words.push("--show-details".into());
-    let end = HOST_ADCLI.run_on(work, "join", words, join.password)?;
+    let end = HOST_ADCLI.run_on(work, "join", words)?;
+    remove_names(&join, &controller)?;
     let keytab = Keytab::read(work.target())?.of_realm(join.realm);
+    let mut names = keytab.current().server_names();
+    names.retain(|name| !join.removed.contains(name));
     let netbios_name = detail(&end.output, "domain-short").map(str::to_uppercase);
-    let account = keytab.machine_account().map(str::to_owned);
     let domain_sid = detail(&end.output, "domain-SID").map(str::to_owned);
     Ok(Joined {
-        netbios_name,
-        domain_sid,
-        names: keytab.server_names(),
-        account,
+        netbios_name: domain.netbios_name.or(netbios_name),
+        domain_sid: domain_sid.or(domain.sid),
+        names,
+        account: keytab.machine_account().map(str::to_owned),
         controller: Some(controller),
     })
+}
+
+/// Asks the directory whether the account and the names are free or the server's own. Nothing is changed.
+fn check(join: &Join<'_>) -> Result<DomainIdentity, MembershipError> {
+    let refused = MembershipError::NotAllowed;
+    let mut search = join.logon.directory(join.tls)?;
+    let domain = search.domain().map_err(MembershipError::Directory)?;
+    if let (Some(given), Some(own)) = (join.netbios_name, &domain.netbios_name)
+        && !given.eq_ignore_ascii_case(own)
+    {
+        let realm = join.realm;
+        return Err(refused(format!("the short name of {realm} is {own}, not {given}; see --netbios-name")));
+    }
+    let account = format!("{}$", join.computer);
+    if let Some(entry) = search.account(&account).map_err(MembershipError::Directory)? {
+        permission::check_account(&entry, join.earlier, join.may_take_over).map_err(refused)?;
+    }
+    let own = [join.host.to_owned(), join.computer.to_lowercase()];
+    let principals = permission::principals(&[&own, join.aliases].concat(), &SERVICES);
+    let owners = search.owners(&principals).map_err(MembershipError::Directory)?;
+    permission::check_principals(&owners, &account, &principals).map_err(refused)?;
+    Ok(domain)
+}
+
+/// Takes the service principals of names from the machine account, and their keys from the keytab.
+fn remove_names(join: &Join<'_>, controller: &str) -> Result<(), MembershipError> {
+    if join.removed.is_empty() {
+        return Ok(());
+    }
+    join.work.begin_again()?;
+    let mut words = update_words(join.realm, controller, join.computer);
+    // The password is new, and stays.
+    words.extend(["--computer-password-lifetime=10000".into(), join.logon.word()]);
+    words.extend(["--host-keytab".into(), join.work.keytab().into()]);
+    for name in join.removed {
+        let of = |service: &&str| OsString::from(format!("--remove-service-principal={service}/{name}"));
+        words.extend(SERVICES.iter().map(of));
+    }
+    HOST_ADCLI.run_on(join.work, "update", words).map(|_| ())
+}
+
+/// The options of `update`, which has no `--domain-realm`.
+fn update_words(realm: &str, controller: &str, account: &str) -> Vec<OsString> {
+    ["--domain", &realm.to_lowercase(), "--domain-controller", controller, "--computer-name", account]
+        .map(OsString::from)
+        .into()
 }
 
 /// A value that `adcli --show-details` prints.
@@ -251,7 +291,14 @@ fn detail<'a>(output: &'a str, key: &str) -> Option<&'a str> {
 /// # Errors
 /// The keytab cannot be read, or lacks a key.
 pub fn bring(realm: &str, path: &Path, wanted: &[String]) -> Result<Joined, MembershipError> {
-    let keytab = Keytab::read(path)?.of_realm(realm);
+    let all = Keytab::read(path)?;
+    let keytab = all.of_realm(realm);
+    if keytab.entries.is_empty() && !all.entries.is_empty() {
+        let of = all.realms().join(", ");
+        let why =
+            format!("it has keys of {of}, and none of {realm}; bring a keytab of {realm}, or join {of}");
+        return Err(MembershipError::NoKey { path: path.to_owned(), why });
+    }
     let lacks = |name: &str| {
         let is_directory = keytab.machine_account().is_some();
         let how = match is_directory {
@@ -274,16 +321,32 @@ pub fn bring(realm: &str, path: &Path, wanted: &[String]) -> Result<Joined, Memb
     Ok(Joined { netbios_name: None, domain_sid: None, names, account, controller: None })
 }
 
-/// Removes the machine account from an Active Directory domain.
+/// The name and the SID of the domain of a keytab that was brought, by its machine account.
+///
+/// # Errors
+/// The reason why the directory does not say.
+pub fn learn(
+    realm: &str,
+    keytab: &Path,
+    account: &str,
+    tls: Option<&LdapTls>,
+) -> Result<DomainIdentity, String> {
+    let machine = MachineAccount::new(realm, &format!("{account}@{realm}"), keytab.to_owned());
+    DirectorySearch::begin(&machine, realm, tls, &[])?.domain()
+}
+
+/// Removes the machine account from an Active Directory domain. Returns whether it was there.
 ///
 /// # Errors
 /// The reason. The account is still there then.
-pub fn leave(realm: &str, account: &str, user: &str, password: &str) -> Result<(), MembershipError> {
-    let mut words = domain_words(realm, &controller(realm)?);
-    words.extend(
-        ["--login-user", user, "--stdin-password", account.trim_end_matches('$')].map(OsString::from),
-    );
-    HOST_ADCLI.run("delete-computer", words, password).map(|_| ())
+pub fn leave(realm: &str, account: &str, logon: &Logon) -> Result<bool, MembershipError> {
+    let mut words = domain_words(realm, logon.controller());
+    words.extend([logon.word(), account.trim_end_matches('$').into()]);
+    match HOST_ADCLI.run("delete-computer", words) {
+        // An earlier run may have removed it.
+        Err(MembershipError::Refused { said, .. }) if said.contains("No computer account") => Ok(false),
+        ended => ended.map(|_| true),
+    }
 }
 
 /// Gives the machine account a new password if the one it has is older than `days`, and adds its keys to the
@@ -299,6 +362,7 @@ pub fn renew(
     days: u32,
     note: impl Fn(&Leftover),
 ) -> Result<(u32, u32), MembershipError> {
+    let controller = |realm: &str| logon::controller(realm, None).map(|kdc| kdc.host);
     renew_by(HOST_ADCLI, controller, realm, path, days, note)
 }
 
@@ -324,15 +388,12 @@ fn renew_by(
                    (`kadmin.local -q 'ktadd -k FILE PRINCIPAL'`)";
         return Err(MembershipError::NoKey { path: path.to_owned(), why: why.to_owned() });
     };
-    // `update` has no `--domain-realm`.
-    let words = ["--domain", &realm.to_lowercase(), "--domain-controller", &controller(realm)?];
-    let mut words = words.map(OsString::from).to_vec();
-    words.extend(["--computer-name".into(), account.trim_end_matches('$').into()]);
+    let mut words = update_words(realm, &controller(realm)?, account.trim_end_matches('$'));
     words.extend([format!("--computer-password-lifetime={days}").into(), "--host-keytab".into()]);
     words.push(work.keytab().into());
     let version = |keytab: &Keytab| keytab.of(account).iter().map(|key| key.kvno).max().unwrap_or(0);
     let before = version(&keytab);
-    adcli.run_on(&work, "update", words, "")?;
+    adcli.run_on(&work, "update", words)?;
     Ok((before, version(&read()?)))
 }
 
@@ -433,6 +494,18 @@ mod tests {
         assert!(matches!(why, MembershipError::Busy(_)), "{why}");
         drop(first);
         renewed(directory.path(), "exit 0", 60).unwrap();
+    }
+
+    #[test]
+    fn a_keytab_of_another_realm_is_refused_with_the_realm_that_it_has() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("keytab");
+        std::fs::write(&path, keytab(&[3])).unwrap();
+        let why = bring("OTHER", &path, &[]).unwrap_err().to_string();
+        assert!(
+            why.ends_with("it has keys of R, and none of OTHER; bring a keytab of OTHER, or join R"),
+            "{why}"
+        );
     }
 
     #[test]

@@ -4,19 +4,25 @@
 //! [`mod@examine`], which tries each step from the DNS to a ticket for the server and names what is wrong.
 //! [`controllers`] finds the KDCs. [`kdc`] and [`dns`] ask them and the name servers one question each.
 //! [`accounts`] makes the resolver of the domain's users, and [`directory`] is its way to LDAP.
+//! [`search`] asks the directory for an account and for the domain itself, and [`permission`] says what a
+//! join may do there. [`logon`] is an administrator who does it.
 //! [`keytab`] reads the list of the server's keys, and [`work`] replaces them. [`program`] runs `adcli`,
 //! `kinit` and `kvno`.
 
 pub mod accounts;
 pub mod controllers;
 pub mod directory;
+mod directory_steps;
 pub mod dns;
 pub mod enctype;
 pub mod examine;
 pub mod kdc;
 pub mod keytab;
+pub mod logon;
 pub mod membership;
+pub mod permission;
 pub mod program;
+pub mod search;
 pub mod ticket;
 pub mod work;
 

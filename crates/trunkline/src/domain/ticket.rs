@@ -17,6 +17,8 @@ const LIMIT: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct TicketCache {
     directory: PathBuf,
+    /// The name of the cache, such as `FILE:/tmp/cache`.
+    name: String,
     variables: Vec<(&'static str, OsString)>,
 }
 
@@ -35,8 +37,30 @@ impl TicketCache {
             std::fs::write(&file, text)?;
             configuration = [file.as_os_str(), ":".as_ref(), &configuration].into_iter().collect();
         }
-        let cache: OsString = ["FILE:".as_ref(), directory.join("cache").as_os_str()].into_iter().collect();
-        Ok(TicketCache { directory, variables: vec![("KRB5_CONFIG", configuration), ("KRB5CCNAME", cache)] })
+        let name = format!("FILE:{}", directory.join("cache").display());
+        let variables = vec![("KRB5_CONFIG", configuration), ("KRB5CCNAME", name.clone().into())];
+        Ok(TicketCache { directory, name, variables })
+    }
+
+    /// The name of the cache, such as `FILE:/tmp/cache`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gets a first ticket for a user by the password.
+    ///
+    /// # Errors
+    /// [`ProgramError`]
+    pub fn log_on(&self, principal: &str, password: &str) -> Result<ProgramEnd, ProgramError> {
+        KINIT.run(&[principal.into()], &self.variables, &format!("{password}\n"), LIMIT)
+    }
+
+    /// Gets a ticket for a service.
+    ///
+    /// # Errors
+    /// [`ProgramError`]
+    pub fn add(&self, principal: &str) -> Result<ProgramEnd, ProgramError> {
+        KVNO.run(&[principal.into()], &self.variables, "", LIMIT)
     }
 
     /// Gets a first ticket for a principal by its key.

@@ -112,16 +112,23 @@ impl Work {
             Some(kvno) => Some(Leftover::Keys(kvno, work.target.clone())),
             None => is_left.then(|| Leftover::NoKeys(work.directory.clone())),
         };
-        let target = &work.target;
-        match Keytab::read(target).is_ok() {
-            true => std::fs::copy(target, &work.keytab).map(|_| ()),
-            false => match std::fs::remove_file(&work.keytab) {
+        work.begin_again()?;
+        Ok(work)
+    }
+
+    /// Begins the next version anew, with the keys that are in the keytab now.
+    ///
+    /// # Errors
+    /// The host's.
+    pub fn begin_again(&self) -> Result<(), MembershipError> {
+        match Keytab::read(&self.target).is_ok() {
+            true => std::fs::copy(&self.target, &self.keytab).map(|_| ()),
+            false => match std::fs::remove_file(&self.keytab) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },
         }
-        .map_err(|error| failed(&work.keytab, error))?;
-        Ok(work)
+        .map_err(|error| MembershipError::Host(self.keytab.clone(), error))
     }
 
     /// The remains that were there.
