@@ -79,6 +79,9 @@ COUNTS = [
     Count("cuts-krb5i-6.12", 20, "cuts of one to three of four channels under Linux 6.12's client with Kerberos tickets", 10,
           [sys.executable, f"{KERNEL}/cuts.py", "--kernel", "6.12", "--sec", "krb5i", "--server", "trunkline", "--cuts", "{count}", "--per-mount",
            "5", "--seed", "{seed}", "--out", "{out}"], 1800, has_twentieth=False),
+    Count("cuts-tickets-6.12", 20, "the same with tickets that end after 20 s", 10,
+          [sys.executable, f"{KERNEL}/cuts.py", "--kernel", "6.12", "--sec", "krb5i", "--ticket-life", "20", "--server", "trunkline",
+           "--cuts", "{count}", "--per-mount", "10", "--seed", "{seed}", "--out", "{out}"], 1800, has_twentieth=False),
     Count("mixed", 20, "rounds of 30 s in which Linux's SMB and NFS clients work on the same files of one share", 5,
           [sys.executable, f"{KERNEL}/mixed.py", "--rounds", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"], 1200),
     Count("host-changes", 20, "rounds of 30 s in which the host changes what Linux's SMB and NFS clients look at, and events of it are lost "

@@ -229,7 +229,17 @@ impl Open {
     /// Whether it outlives the process for an owner that reclaims it by its identity, and does not claim it
     /// anew.
     pub(crate) fn is_kept_for_owner(&self) -> bool {
-        self.is_persistent() && !self.claimed.load(Ordering::Acquire)
+        self.is_persistent() && !self.is_claimed_anew()
+    }
+
+    /// Whether its client claims it after a restart of the server, instead of reclaiming it by its identity.
+    pub(crate) fn is_claimed_anew(&self) -> bool {
+        self.claimed.load(Ordering::Acquire)
+    }
+
+    /// Whether its name was removed, or goes with the last open.
+    pub(crate) fn is_going(&self) -> bool {
+        self.file.state.lock().is_deleted(self.link.as_ref())
     }
 
     /// The time of opening.

@@ -164,6 +164,38 @@ fn who_comes_back_hears_what_was_asked_meanwhile_and_has_the_full_time_to_answer
 }
 
 #[test]
+fn what_a_client_that_is_back_removes_goes_and_what_it_may_use_again_stays() {
+    let world = TestShare::new();
+    let one = world.client(1);
+    let losses: Arc<Losses> = Arc::default();
+    let minute = after(60 * SECOND).mono_ns;
+    let left = [("at-once", 1), ("later", 2), ("used", 3)].map(|(name, key)| {
+        let open = one.open(name).disposition(Disposition::Create).keyed(key, RH).open();
+        let keeper = Arc::clone(&losses) as Arc<dyn LossListener>;
+        let how = Detached { until_ns: minute, yields: true, keeper, token: open.id() };
+        one.share.detach_open(&open, how, now()).unwrap();
+        open
+    });
+    let remove = |name: &str, key, at: Now| {
+        let open = one.open(name).access(Rights::DELETE).keyed(key, RH).open();
+        done(one.caller(true, at, |caller| one.share.set_delete(caller, &open, true, false, false))).unwrap();
+        one.close(&open);
+    };
+    one.share.client_returned(one.key, &one.identity.sid, after(SECOND));
+    remove("at-once", 1, after(SECOND));
+    assert_eq!(one.names_in(""), ["at-once", "later", "used"]);
+    assert_eq!(one.share.next_deadline(), Some(after(11 * SECOND).mono_ns));
+    one.share.tick(after(11 * SECOND));
+    assert_eq!(one.names_in(""), ["later", "used"]);
+    assert_eq!(one.share.next_deadline(), Some(minute));
+    remove("later", 2, after(20 * SECOND));
+    assert_eq!(one.names_in(""), ["used"]);
+    assert_eq!(losses.take(), [left[0].id(), left[1].id()]);
+    reclaim(&one, &left[2], after(30 * SECOND)).unwrap();
+    assert!(!left[2].is_detached());
+}
+
+#[test]
 fn time_ends_a_detached_open_and_what_it_held() {
     let world = TestShare::new();
     let (one, two) = (world.client(1), world.client(2));

@@ -116,8 +116,8 @@ fn connect_disk(
     // MS-SMB2 3.3.5.7
     if protection.dialect.is_smb3() && config.continuously_available {
         capabilities |= ShareCapabilities::CONTINUOUS_AVAILABILITY;
-        engine.client_returned(session.client, &authenticated.identity.sid, connected);
     }
+    engine.client_returned(session.client, &authenticated.identity.sid, connected);
     tree_connect::Response {
         share_type: ShareType::Disk,
         share_flags: flags,

@@ -110,6 +110,9 @@ impl Share {
         if on && open.is_directory() {
             self.end_watches_of(open.file.id);
         }
+        if on {
+            self.end_unclaimed_removed(open, caller);
+        }
         CallResult::Done(())
     }
 

@@ -5,9 +5,11 @@
 //! over, or it yields to a request that needs its caching right. The thread that takes it out of the table of
 //! detached opens ([`DetachedTable`](crate::engine::parts::persistence::DetachedTable)) decides which.
 //!
-//! A client that is back ([`Share::client_returned`]) reclaims its opens before it does anything else. It
-//! does not know of the opens that it does not reclaim: they were closed while the server was unreachable, or
-//! the reply that created them was lost. Such an open is unclaimed, and is not kept for its whole time.
+//! A client that is back ([`Share::client_returned`]) reclaims its persistent opens before it does anything
+//! else. It does not know of the opens that it does not reclaim: they were closed while the server was
+//! unreachable, or the reply that created them was lost. Such an open is unclaimed, and is not kept for its
+//! whole time. Linux reclaims other opens only when a program uses them. So these count as unclaimed only if
+//! their name was removed, or if they keep their own client from removing a directory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -230,7 +232,18 @@ impl Share {
     ) -> bool {
         let is_own = |open: &Open| client.is_some() && open.requester().client == client && is_meant(open);
         let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, cause);
-        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, cause) | of_its_own
+        let is_of_any = |open: &Open| open.is_kept_for_owner() && is_meant(open);
+        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_of_any, cause) | of_its_own
+    }
+
+    /// Closes unclaimed opens of a file that `client` has just removed.
+    pub(crate) fn end_unclaimed_removed(&self, removed: &Open, caller: &Caller<'_>) {
+        let is_meant = |open: &Open| {
+            open.requester().client == Some(caller.client)
+                && open.file.id == removed.file.id
+                && open.is_going()
+        };
+        self.end_unclaimed(UNCLAIMED_NS, is_meant, caller.cause());
     }
 
     /// The time when marked names in a directory are removed that wait only for opens that this owner has not
@@ -245,9 +258,11 @@ impl Share {
     }
 
     fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, cause: Cause) -> bool {
-        let unclaimed = self.persistence().detached().take_unclaimed(cause.now.mono_ns, after_ns, is_meant);
-        let is_any = !unclaimed.is_empty();
-        for taken in unclaimed {
+        let (detached, now_ns) = (self.persistence().detached(), cause.now.mono_ns);
+        let unclaimed = detached.unclaimed(now_ns, after_ns).into_iter().filter(|open| is_meant(open));
+        let mut is_any = false;
+        for taken in unclaimed.filter_map(|open| detached.take_unclaimed(open.id, now_ns, after_ns)) {
+            is_any = true;
             tracing::debug!(
                 share = %self.name(),
                 open = taken.0.id,
@@ -265,7 +280,9 @@ impl Share {
         while let Some(taken) = self.persistence().detached().take_ended(now.mono_ns) {
             self.close_lost(taken, now.into());
         }
-        self.end_unclaimed(UNCLAIMED_NS, |_| true, now.into());
+        if self.persistence().detached().begin_sweep(now.mono_ns) {
+            self.end_unclaimed(UNCLAIMED_NS, |open| open.is_kept_for_owner() || open.is_going(), now.into());
+        }
     }
 
     /// Closes every detached open that does not outlive the process, because the share stops and no client

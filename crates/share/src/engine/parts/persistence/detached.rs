@@ -8,11 +8,11 @@ use volume::security::Sid;
 use crate::ranked::{Mutex, Rank};
 use crate::{ClientKey, Detached, Open};
 
-/// The time after which a persistent open counts as unclaimed. It starts when its client is back, and again
-/// with each open that the client reclaims.
+/// The time after which an open counts as unclaimed. It starts when its client is back, and again with each
+/// open that the client reclaims.
 pub(crate) const UNCLAIMED_NS: u64 = 10_000_000_000;
 
-/// The client and user that may reclaim a persistent open.
+/// The client and user that may reclaim an open.
 pub(crate) type ReclaimOwner = (ClientKey, Sid);
 
 /// The opens of a share that are detached.
@@ -29,14 +29,14 @@ struct DetachedOpens {
     opens: HashMap<u64, DetachedEntry>,
     /// The end of each, with its id.
     ends: BTreeSet<(u64, u64)>,
-    /// The persistent opens of each owner.
+    /// The owners of these opens.
     owners: HashMap<ReclaimOwner, AbsentOwner>,
 }
 
 struct DetachedEntry {
     open: Arc<Open>,
     how: Detached,
-    /// None for an open that does not outlive the process, or that is claimed anew.
+    /// None for an open that is claimed anew.
     owner: Option<ReclaimOwner>,
 }
 
@@ -46,6 +46,8 @@ struct AbsentOwner {
     opens: usize,
     /// When the client came back, or reclaimed its last open until now.
     sign_ns: Option<u64>,
+    /// Whether all its unclaimed opens were looked at since.
+    is_swept: bool,
 }
 
 impl DetachedOpens {
@@ -63,10 +65,17 @@ impl DetachedOpens {
         Some((open, how))
     }
 
-    /// The next time at which opens become unclaimed.
-    fn next_unclaimed(&self, after_ns: u64) -> Option<u64> {
-        let signs = self.owners.values().filter_map(|absence| absence.sign_ns);
-        signs.min().map(|at| at.saturating_add(after_ns))
+    /// Whether this open's owner has been back without a sign for this time.
+    fn is_unclaimed(&self, entry: &DetachedEntry, now_ns: u64, after_ns: u64) -> bool {
+        let owner = entry.owner.as_ref().and_then(|owner| self.owners.get(owner));
+        let sign_ns = owner.and_then(|owner| owner.sign_ns);
+        sign_ns.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
+    }
+
+    /// When the opens of an owner that is back are looked at next.
+    fn next_sweep(&self) -> Option<u64> {
+        let signs = self.owners.values().filter(|owner| !owner.is_swept).filter_map(|owner| owner.sign_ns);
+        signs.min().map(|at| at.saturating_add(UNCLAIMED_NS))
     }
 }
 
@@ -83,7 +92,7 @@ impl DetachedTable {
             let absence = kept.owners.entry(owner).or_default();
             absence.opens += 1;
             // It has lost its connection, and is to come back once more.
-            absence.sign_ns = None;
+            (absence.sign_ns, absence.is_swept) = (None, false);
         }
         kept.opens.insert(open.id, DetachedEntry { open: Arc::clone(open), how, owner });
         true
@@ -97,7 +106,7 @@ impl DetachedTable {
     /// Records a sign that an owner is there.
     pub fn sign(&self, owner: ReclaimOwner, now_ns: u64) {
         if let Some(absence) = self.0.lock().owners.get_mut(&owner) {
-            absence.sign_ns = Some(now_ns);
+            (absence.sign_ns, absence.is_swept) = (Some(now_ns), false);
         }
     }
 
@@ -109,25 +118,30 @@ impl DetachedTable {
         Some((sign_ns, theirs.map(|one| Arc::clone(&one.open)).collect()))
     }
 
-    /// Takes out the opens that `is_meant` selects and whose owner has been back without a sign for this
-    /// time.
-    pub fn take_unclaimed(
-        &self,
-        now_ns: u64,
-        after_ns: u64,
-        is_meant: impl Fn(&Open) -> bool,
-    ) -> Vec<(Arc<Open>, Detached)> {
+    /// The opens whose owners have been back without a sign for this time.
+    pub fn unclaimed(&self, now_ns: u64, after_ns: u64) -> Vec<Arc<Open>> {
+        let kept = self.0.lock();
+        let unclaimed = kept.opens.values().filter(|one| kept.is_unclaimed(one, now_ns, after_ns));
+        unclaimed.map(|one| Arc::clone(&one.open)).collect()
+    }
+
+    /// Whether it is time to look at the opens of an owner that is back. Returns true once for each return.
+    pub fn begin_sweep(&self, now_ns: u64) -> bool {
         let mut kept = self.0.lock();
-        if kept.next_unclaimed(after_ns).is_none_or(|at| at > now_ns) {
-            return Vec::new();
+        if kept.next_sweep().is_none_or(|at| at > now_ns) {
+            return false;
         }
-        let is_due = |owner: &ReclaimOwner| {
-            let sign = kept.owners.get(owner).and_then(|absence| absence.sign_ns);
-            sign.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
-        };
-        let unclaimed = kept.opens.iter().filter(|(_, one)| one.owner.as_ref().is_some_and(is_due));
-        let ids: Vec<u64> = unclaimed.filter(|(_, one)| is_meant(&one.open)).map(|(id, _)| *id).collect();
-        ids.into_iter().filter_map(|id| kept.take(id)).collect()
+        for owner in kept.owners.values_mut() {
+            owner.is_swept |= owner.sign_ns.is_some_and(|at| at.saturating_add(UNCLAIMED_NS) <= now_ns);
+        }
+        true
+    }
+
+    /// Takes an open out if it is still unclaimed.
+    pub fn take_unclaimed(&self, id: u64, now_ns: u64, after_ns: u64) -> Option<(Arc<Open>, Detached)> {
+        let mut kept = self.0.lock();
+        let is_due = kept.opens.get(&id).is_some_and(|one| kept.is_unclaimed(one, now_ns, after_ns));
+        if is_due { kept.take(id) } else { None }
     }
 
     /// Takes out an open whose time is over.
@@ -141,7 +155,7 @@ impl DetachedTable {
     pub fn next_end(&self) -> Option<u64> {
         let kept = self.0.lock();
         let end = kept.ends.first().map(|(at, _)| *at);
-        end.into_iter().chain(kept.next_unclaimed(UNCLAIMED_NS)).min()
+        end.into_iter().chain(kept.next_sweep()).min()
     }
 
     /// The opens that end with the process.
@@ -161,8 +175,8 @@ impl DetachedTable {
     }
 }
 
-/// The owner of a persistent open that is kept for its owner's identity.
+/// The owner that may reclaim an open; none if it is claimed anew.
 pub(crate) fn owner(open: &Open) -> Option<ReclaimOwner> {
-    let client = open.requester().client.filter(|_| open.is_kept_for_owner())?;
+    let client = open.requester().client.filter(|_| !open.is_claimed_anew())?;
     Some((client, open.identity().sid))
 }
