@@ -35,5 +35,6 @@ mod persistence;
 mod recycle;
 mod recycle_model;
 mod recycle_purge;
+mod reopening;
 mod threads;
 mod watching;

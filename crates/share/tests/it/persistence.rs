@@ -1,9 +1,8 @@
 //! Opens that outlive the process: their state after a restart, and after a crash at any record.
 
-use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Condvar, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -14,7 +13,6 @@ use share::{
     Options, RangeKind, RangeNote, RangeRequest, Refusal, Restored, Share, Unreadable,
 };
 use volume::Volume;
-use volume::faulty::FaultyVolume;
 use volume::journal::{Journal, JournalPosition, MemoryJournal};
 use volume::memory::MemoryVolume;
 use wire::Now;
@@ -287,39 +285,6 @@ fn marks_streams_and_options_come_back() {
     }
     assert_eq!(one.names_in(""), ["f"]);
     assert!(after.restart().1.is_empty());
-}
-
-#[test]
-fn the_files_of_many_opens_are_looked_up_at_the_same_time() {
-    let before = RecordedShare::new();
-    let one = before.world.client(1);
-    let names: Vec<_> = (0..40).map(|number| format!("f{number:02}")).collect();
-    for name in &names {
-        record(&one, &one.make(name));
-    }
-    let records = before.journal.records();
-    let volume = FaultyVolume::new(Arc::new(before.world.memory.clone()));
-    let plan = Arc::clone(volume.plan());
-    let share = Share::open(Arc::new(volume), Config::default()).unwrap();
-    // Each call waits until four threads have one under way.
-    let (is_late, gathered) =
-        (Arc::new(AtomicBool::new(false)), (Mutex::new(HashSet::new()), Condvar::new()));
-    let seen = Arc::clone(&is_late);
-    plan.slow_down(move || {
-        let (threads, joined) = &gathered;
-        let mut threads = threads.lock().unwrap();
-        threads.insert(std::thread::current().id());
-        joined.notify_all();
-        let waited =
-            joined.wait_timeout_while(threads, Duration::from_secs(20), |threads| threads.len() < 4).unwrap();
-        seen.fetch_or(waited.1.timed_out(), Ordering::Relaxed);
-    });
-    let who = |_: &_| Some(user(1001));
-    let restored = share.keep_opens(Arc::new(MemoryJournal::default()), &records, &who, Now::default());
-    let restored = restored.unwrap();
-    assert!(!is_late.load(Ordering::Relaxed), "one thread opened the files of the others");
-    let paths: Vec<_> = restored.iter().map(|it| it.open.name().unwrap().display().into_owned()).collect();
-    assert_eq!(paths, names, "in the order of their ids");
 }
 
 #[test]

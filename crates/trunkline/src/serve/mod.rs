@@ -82,8 +82,8 @@ pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
     ended
 }
 
-/// Ends the process without a reply to anybody: another machine may serve its clients now. The host closes the
-/// connections.
+/// Ends the process without a reply to anybody: another machine may serve its clients now. The host closes
+/// the connections.
 fn end_at_once(state: &Path, why: &str) {
     let state = state.display();
     tracing::error!("state directory {state} is lost, and this server ends: {why}");
