@@ -162,8 +162,13 @@ class Suite:
         self.case("doctor", self.examined)
         self.case("doctor: an address for a name", lambda: self.named_reason("call the server by its name", host="127.0.0.1"))
         self.case("doctor: no service in the KDC", lambda: self.named_reason(f"does not know the service `cifs/{STRANGER}`", host=STRANGER))
-        self.case("doctor: no ticket", lambda: self.named_reason("get one with `kinit`", ticket=without))
+        self.case("doctor: no ticket", lambda: self.named_reason("get one with `kinit USER@REALM`", ticket=without))
         self.case("doctor: an expired ticket", self.expired)
+        self.case("copy: no ticket", lambda: self.copy_refused("get one with `kinit -c FILE:", "--ccache", self.directory / "none"))
+        self.case("copy: an address for a name", lambda: self.copy_refused("call the server by its name", host="127.0.0.1"))
+        stranger = ["--keytab", self.keytab, "--principal", f"stranger@{self.realm.name}"]
+        self.case("copy: a principal that is not in the keytab", lambda: self.copy_refused("klist -k", *stranger))
+        self.case("copy: a KDC that is not there", self.without_kdc)
         self.realm.run(["kvno", f"cifs/{HOST}"], **self.ticket)
         for clock in ("+600", "-600"):
             late = {**self.ticket, "LD_PRELOAD": f"{NAME_WRAPPER}:{FAKETIME}", "FAKETIME": clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
@@ -173,6 +178,20 @@ class Suite:
         (self.directory / "no-library" / "libgssapi_krb5.so.2").touch()
         hidden = {**self.ticket, "LD_LIBRARY_PATH": str(self.directory / "no-library")}
         self.case("doctor: no library", lambda: self.named_reason("libgssapi-krb5-2", ticket=hidden))
+
+    def copy_refused(self, wanted: str, *options: object, host: str = HOST, ticket: dict[str, str] | None = None) -> None:
+        """A copy that must end with one line that says what to do."""
+        done = self.trunkline("copy", self.tree, self.url("/copied", host), "--kerberos", *options, ticket=ticket)
+        lines = done.stderr.strip().splitlines()
+        if done.returncode in (0, 1) or len(lines) != 1 or wanted not in lines[0]:
+            raise CaseFailed(f"copy ended with {done.returncode}, not in one line with `{wanted}`: {done.stderr[-600:]}")
+
+    def without_kdc(self) -> None:
+        """The realm's KDC is at a port where nobody listens."""
+        config = self.directory / "no-kdc.conf"
+        config.write_text(self.realm.config.read_text().replace(f":{self.realm.port}", f":{servers.free_port()}"))
+        fresh = self.realm.log_on(self.user, self.password, self.directory / "without-service")
+        self.copy_refused("no KDC of the realm answers", ticket={**fresh, "KRB5_CONFIG": str(config)})
 
     def expired(self) -> None:
         """A ticket that has ended."""

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use zeroize::Zeroizing;
 
@@ -89,7 +89,11 @@ impl AcceptorContext {
             }
         };
         let (credentials, keys) = (&self.credentials, self.credentials.keys());
-        let turn = credentials.with_own(&keys, |credential| self.context.accept(credential, token))?;
+        let turn = credentials.with_own(&keys, |credential| self.context.accept(credential, token));
+        let turn = turn.map_err(|why| match why.cause() {
+            Cause::Skew | Cause::NotYetValid => why.with_note(clocks_note(&keys, token)),
+            _ => why,
+        })?;
         let Some(name) = turn.client.filter(|_| turn.is_established) else {
             return Ok(Accepted::Continue(turn.token));
         };
@@ -138,6 +142,22 @@ impl AcceptorContext {
     }
 }
 
+/// How far the clocks of client and server are apart, if the client's token can be opened.
+fn clocks_note(keys: &AcceptorKeys, token: &[u8]) -> Option<String> {
+    let client_s = keys.client_time(ap_req::request(token)?)?;
+    let own_s = SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs().cast_signed();
+    Some(apart(own_s - client_s))
+}
+
+/// The difference of the clocks in words. `ahead_s` is that of the server.
+fn apart(ahead_s: i64) -> String {
+    match ahead_s {
+        -1..=1 => "this server's clock agrees with the client's".to_owned(),
+        2.. => format!("this server's clock is {ahead_s} s ahead of the client's"),
+        _ => format!("this server's clock is {} s behind the client's", ahead_s.unsigned_abs()),
+    }
+}
+
 impl fmt::Debug for AcceptorContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("AcceptorContext")
@@ -162,5 +182,17 @@ impl fmt::Debug for Client {
             .field("lifetime", &self.lifetime)
             .field("pac", &self.pac)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_says_which_clock_is_where() {
+        assert_eq!(apart(612), "this server's clock is 612 s ahead of the client's");
+        assert_eq!(apart(-612), "this server's clock is 612 s behind the client's");
+        assert_eq!(apart(-1), "this server's clock agrees with the client's");
     }
 }

@@ -23,18 +23,20 @@ const TOK_ID: [u8; 2] = [1, 0];
 /// The encryption types of ticket and authenticator, or `None` if the token is no AP-REQ.
 #[must_use]
 pub fn encryption_types(token: &[u8]) -> Option<[EncryptionType; 2]> {
-    let request = match token.first()? {
-        &AP_REQ => token,
-        _ => {
-            let mut inside = Cursor::new(only(token, GSS)?);
-            expect(&mut inside, OBJECT_IDENTIFIER)?;
-            (inside.bytes(2).ok()? == TOK_ID).then_some(())?;
-            inside.bytes(inside.remaining()).ok()?
-        }
-    };
-    let request = only(only(request, AP_REQ)?, SEQUENCE)?;
+    let request = only(only(request(token)?, AP_REQ)?, SEQUENCE)?;
     let ticket = only(only(field(request, 3)?, TICKET)?, SEQUENCE)?;
     Some([encrypted_data(field(ticket, 3)?)?, encrypted_data(field(request, 4)?)?])
+}
+
+/// The AP-REQ of a token, without the wrapper of GSS-API.
+pub fn request(token: &[u8]) -> Option<&[u8]> {
+    if *token.first()? == AP_REQ {
+        return Some(token);
+    }
+    let mut inside = Cursor::new(only(token, GSS)?);
+    expect(&mut inside, OBJECT_IDENTIFIER)?;
+    (inside.bytes(2).ok()? == TOK_ID).then_some(())?;
+    inside.bytes(inside.remaining()).ok()
 }
 
 /// The type of an EncryptedData (RFC 4120 section 5.2.9).

@@ -120,6 +120,11 @@ impl AcceptorKeys {
         AcceptorKeys { stamp, copy: library.copy_keytab(keytab), idle: Mutex::new(Vec::new()) }
     }
 
+    /// The client's time in an AP-REQ that was refused for the clocks.
+    pub(crate) fn client_time(&self, request: &[u8]) -> Option<i64> {
+        self.copy.as_ref()?.client_time(request)
+    }
+
     /// The service that the library names for each ticket with this encryption type, if it is the same for
     /// all of them.
     pub(crate) fn service(&self, kind: EncryptionType) -> Option<&str> {

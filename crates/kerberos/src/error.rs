@@ -29,6 +29,10 @@ pub enum Cause {
     NoCredentials,
     /// The directory does not know the service.
     UnknownService,
+    /// The directory does not know the client.
+    UnknownClient,
+    /// The directory refuses the client's key.
+    WrongPassword,
     /// No server of the realm answers.
     Unreachable,
     /// The token cannot be parsed.
@@ -53,6 +57,8 @@ pub struct GssError {
     minor: u32,
     cause: Cause,
     texts: Vec<String>,
+    /// A finding of this crate.
+    note: Option<String>,
 }
 
 /// The first code of MIT's table `krb5`.
@@ -60,18 +66,23 @@ const KRB5: i32 = -1_765_328_384;
 
 impl GssError {
     pub(crate) fn new(call: &'static str, major: u32, minor: u32, texts: &[String]) -> GssError {
-        GssError { call, major, minor, cause: cause_of(major, minor), texts: texts.to_vec() }
+        GssError { call, major, minor, cause: cause_of(major, minor), texts: texts.to_vec(), note: None }
     }
 
     /// A failure that this crate has found itself.
     pub(crate) fn local(call: &'static str, cause: Cause) -> GssError {
-        GssError { call, major: 0, minor: 0, cause, texts: Vec::new() }
+        GssError { call, major: 0, minor: 0, cause, texts: Vec::new(), note: None }
     }
 
     /// A ticket or a key has an encryption type that is not allowed.
     pub(crate) fn forbidden(kind: EncryptionType) -> GssError {
         let texts = vec![kind.to_string()];
         GssError { texts, ..GssError::local("gss_accept_sec_context", Cause::ForbiddenType) }
+    }
+
+    /// The same failure with a further sentence.
+    pub(crate) fn with_note(self, note: Option<String>) -> GssError {
+        GssError { note, ..self }
     }
 
     /// The cause.
@@ -112,6 +123,9 @@ fn cause_of(major: u32, minor: u32) -> Cause {
         181 | 184 => Cause::NoKeytab,
         // KRB5_CC_NOTFOUND, KRB5_FCC_NOFILE
         141 | 195 => Cause::NoCredentials,
+        6 => Cause::UnknownClient,
+        // KRB5KDC_ERR_PREAUTH_FAILED
+        24 => Cause::WrongPassword,
         7 => Cause::UnknownService,
         // KRB5_REALM_UNKNOWN, KRB5_KDC_UNREACH, KRB5_REALM_CANT_RESOLVE
         154 | 156 | 220 => Cause::Unreachable,
@@ -138,7 +152,8 @@ impl Cause {
             }
             Cause::Expired => "the ticket has expired: get a new one with `kinit`",
             Cause::NotYetValid => {
-                "the ticket is not valid yet: set the clocks with `timedatectl set-ntp true`"
+                "the ticket is not valid yet, since this host's clock is behind the KDC's: set it with \
+                 `timedatectl set-ntp true`"
             }
             Cause::Replay => "the same ticket request came before: somebody may have recorded it",
             Cause::NoSuchService => {
@@ -164,7 +179,11 @@ impl Cause {
                 "the realm does not know the service: check its name, and add the service principal to the \
                  realm"
             }
-            Cause::Unreachable => "no server of the realm answers: check the network, DNS and `krb5.conf`",
+            Cause::UnknownClient => "the realm does not know the user: check its name and its realm",
+            Cause::WrongPassword => "the realm refuses the password or the key of the user: get it anew",
+            Cause::Unreachable => {
+                "no KDC of the realm answers: check the network, and `kdc` in /etc/krb5.conf or the DNS"
+            }
             Cause::BadToken => "the token cannot be parsed",
             Cause::BadName => "a name or a path is no text that the library takes",
             Cause::NoSessionKey => "the context has no session key",
@@ -175,15 +194,29 @@ impl Cause {
     }
 }
 
+impl GssError {
+    /// The call that failed, and what the library says.
+    #[must_use]
+    pub fn details(&self) -> String {
+        // The first text is the major status, which says the least.
+        let told = if self.texts.len() > 1 { &self.texts[1..] } else { &self.texts[..] };
+        match told {
+            [] => self.call.to_owned(),
+            told => format!("{}: {}", self.call, told.join("; ")),
+        }
+    }
+}
+
 impl fmt::Display for GssError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.cause.advice())?;
-        if !self.texts.is_empty() {
-            // The first text is the major status, which says the least.
-            let told = if self.texts.len() > 1 { &self.texts[1..] } else { &self.texts[..] };
-            write!(f, " ({}: {})", self.call, told.join("; "))?;
+        if let Some(note) = &self.note {
+            write!(f, "; {note}")?;
         }
-        Ok(())
+        match self.texts.is_empty() {
+            true => Ok(()),
+            false => write!(f, " ({})", self.details()),
+        }
     }
 }
 
@@ -215,6 +248,8 @@ mod tests {
             (-1_765_328_243, Cause::NoCredentials),
             (-1_765_328_189, Cause::NoCredentials),
             (-1_765_328_377, Cause::UnknownService),
+            (-1_765_328_378, Cause::UnknownClient),
+            (-1_765_328_360, Cause::WrongPassword),
             (-1_765_328_230, Cause::Unreachable),
             (-1_765_328_228, Cause::Unreachable),
             (-1_765_328_164, Cause::Unreachable),

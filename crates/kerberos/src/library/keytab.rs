@@ -13,6 +13,8 @@ use super::{Object, functions};
 use crate::encryption_type::EncryptionType;
 use crate::shared_library::SharedLibrary;
 
+/// KRB5KRB_AP_ERR_TKT_NYV and KRB5KRB_AP_ERR_SKEW: the library has opened the token before it says so.
+const REFUSED_FOR_THE_CLOCKS: [c_int; 2] = [-1_765_328_351, -1_765_328_347];
 /// KRB5_KT_END: there is no further entry.
 const END: c_int = -1_765_328_202;
 
@@ -35,8 +37,31 @@ struct KeytabEntry {
     key: KeyBlock,
 }
 
+/// krb5_data.
+#[repr(C)]
+struct KrbData {
+    magic: c_int,
+    length: c_uint,
+    data: *const u8,
+}
+
+/// The begin of krb5_authenticator.
+#[repr(C)]
+struct Authenticator {
+    magic: c_int,
+    client: Object,
+    checksum: *const c_void,
+    microseconds: c_int,
+    time: c_int,
+}
+
 functions! {
     KeytabFunctions: c_int;
+    krb5_auth_con_init: fn(Object, *mut Object);
+    krb5_auth_con_setflags: fn(Object, Object, c_int);
+    krb5_auth_con_getauthenticator: fn(Object, Object, *mut *const Authenticator);
+    krb5_auth_con_free: fn(Object, Object);
+    krb5_rd_req: fn(Object, *mut Object, *const KrbData, Object, Object, *mut c_int, *mut Object);
     krb5_init_context: fn(*mut Object);
     krb5_kt_resolve: fn(Object, *const c_char, *mut Object);
     krb5_kt_close: fn(Object, Object);
@@ -51,6 +76,7 @@ functions! {
 functions! {
     ReleaseFunctions: ();
     krb5_free_context: fn(Object);
+    krb5_free_authenticator: fn(Object, *const Authenticator);
     krb5_free_unparsed_name: fn(Object, *mut c_char);
 }
 
@@ -131,6 +157,48 @@ impl KrbContext {
         // SAFETY: the cursor belongs to this keytab and is ended once.
         unsafe { (self.functions().krb5_kt_end_seq_get)(self.context, keytab, &mut cursor) };
         (end == END).then_some(entries)
+    }
+}
+
+impl KrbContext {
+    /// The client's time in an AP-REQ that the library refuses for the clocks, in seconds since 1970. No
+    /// replay cache is asked or written.
+    fn client_time(&self, keytab: Object, request: &[u8]) -> Option<i64> {
+        let functions = self.functions();
+        let request =
+            KrbData { magic: 0, length: c_uint::try_from(request.len()).ok()?, data: request.as_ptr() };
+        let (mut session, mut time) = (ptr::null_mut(), None);
+        // SAFETY: all pointers are valid for the calls. Null stands for any server, and for results that
+        // nobody wants. The library keeps the authenticator in `session` if it has refused it for the clocks,
+        // and copies it on demand. Each object is freed once.
+        unsafe {
+            if (functions.krb5_auth_con_init)(self.context, &mut session) != 0 {
+                return None;
+            }
+            // Without flags there is no replay cache.
+            (functions.krb5_auth_con_setflags)(self.context, session, 0);
+            let none = ptr::null_mut();
+            let code = (functions.krb5_rd_req)(
+                self.context,
+                &mut session,
+                &request,
+                none,
+                keytab,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            );
+            let mut found = ptr::null();
+            if REFUSED_FOR_THE_CLOCKS.contains(&code)
+                && (functions.krb5_auth_con_getauthenticator)(self.context, session, &mut found) == 0
+                && !found.is_null()
+            {
+                // The library's time is one of 32 bits without a sign, up to 2106.
+                time = Some(i64::from((*found).time.cast_unsigned()));
+                (self.keytabs.release.krb5_free_authenticator)(self.context, found);
+            }
+            (functions.krb5_auth_con_free)(self.context, session);
+        }
+        time
     }
 }
 
@@ -224,6 +292,15 @@ impl MemoryKeytab {
         drop(entries);
         let copy = MemoryKeytab { context, keytab, name, services };
         added.then_some(copy)
+    }
+
+    /// The client's time in an AP-REQ that was refused for the clocks.
+    pub(crate) fn client_time(&self, request: &[u8]) -> Option<i64> {
+        let context = KrbContext::new(&self.context.keytabs)?;
+        let keytab = context.resolve(&self.name)?;
+        let time = context.client_time(keytab, request);
+        context.close(keytab);
+        time
     }
 
     /// Its name for a credential store.
