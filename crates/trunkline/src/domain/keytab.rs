@@ -144,21 +144,61 @@ impl<'a> KeytabReader<'a> {
     }
 }
 
+/// The first bytes of a keytab of version 2.
+const VERSION: [u8; 2] = [5, 2];
+
 /// The keys of a keytab. None if the bytes are not a whole keytab of version 2.
 fn parse(bytes: &[u8]) -> Option<Keytab> {
-    let mut file = KeytabReader(bytes.strip_prefix(&[5, 2])?);
-    let mut entries = Vec::new();
+    Some(Keytab { entries: records(bytes)?.into_iter().map(|(entry, _)| entry).collect() })
+}
+
+/// The keys of a keytab, each with its record as it is in the file.
+fn records(bytes: &[u8]) -> Option<Vec<(KeytabEntry, &[u8])>> {
+    let mut file = KeytabReader(bytes.strip_prefix(&VERSION)?);
+    let mut records = Vec::new();
     while !file.0.is_empty() {
+        let whole = file.0;
         let size = file.u32()?.cast_signed();
         let record = file.take(usize::try_from(size.unsigned_abs()).ok()?)?;
         match size {
             0 => break,
             // A deleted key left a hole.
             ..0 => {}
-            _ => entries.push(entry(KeytabReader(record))?),
+            _ => records.push((entry(KeytabReader(record))?, &whole[..whole.len() - file.0.len()])),
         }
     }
-    Some(Keytab { entries })
+    Some(records)
+}
+
+/// How long a key stays after a newer one has replaced it. A ticket of the old key was made before that, and
+/// can be renewed for 7 days by the default of Active Directory.
+const FORMER_KEYS_S: u32 = 8 * 86_400;
+
+/// A new keytab with the keys of the former one that it lacks and that were replaced a short time ago. None
+/// if it lacks none of these, or if one of the two is damaged. The former keys come first.
+pub fn with_former(former: &[u8], new: &[u8], now_s: u32) -> Option<Vec<u8>> {
+    let (former, present) = (records(former)?, records(new)?);
+    let is_same = |one: &KeytabEntry, other: &KeytabEntry| {
+        (one.principal == other.principal && one.realm == other.realm)
+            && (one.kvno, one.enctype) == (other.kvno, other.enctype)
+    };
+    let all = || former.iter().chain(&present).map(|(key, _)| key);
+    // An account that was made anew counts its versions from the start.
+    let replaces = |next: &KeytabEntry, key: &KeytabEntry| {
+        (next.principal == key.principal && next.realm == key.realm && next.kvno != key.kvno)
+            && (next.written > key.written || next.written == key.written && next.kvno > key.kvno)
+    };
+    let is_wanted = |key: &KeytabEntry| {
+        let replaced = all().filter(|next| replaces(next, key)).map(|next| next.written).min();
+        let is_of = |there: &KeytabEntry| there.principal == key.principal && there.realm == key.realm;
+        // A principal without any key there was taken away.
+        present.iter().any(|(there, _)| is_of(there))
+            && !present.iter().any(|(there, _)| is_same(there, key))
+            && replaced.is_some_and(|at| now_s.saturating_sub(at) < FORMER_KEYS_S)
+    };
+    let missing: Vec<&[u8]> =
+        former.iter().filter(|(key, _)| is_wanted(key)).map(|(_, record)| *record).collect();
+    (!missing.is_empty()).then(|| [&VERSION[..], &missing.concat(), &new[VERSION.len()..]].concat())
 }
 
 fn entry(mut record: KeytabReader<'_>) -> Option<KeytabEntry> {

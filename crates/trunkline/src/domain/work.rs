@@ -7,11 +7,12 @@ use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
-use super::keytab::{Keytab, KeytabEntry};
+use super::keytab::{self, Keytab, KeytabEntry};
 use super::membership::MembershipError;
 
 /// A directory beside a keytab, for one program at a time. It is removed with the value, unless it has new
@@ -53,6 +54,12 @@ impl fmt::Display for Leftover {
             ),
         }
     }
+}
+
+/// The seconds since 1970.
+fn now_s() -> u32 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| u32::try_from(since.as_secs()).unwrap_or(u32::MAX))
 }
 
 /// The file or directory of this purpose beside a keytab.
@@ -186,6 +193,18 @@ impl Work {
         here.entries.iter().filter(is_new).map(|key| key.kvno).max()
     }
 
+    /// Adds keys of before for which clients still have tickets. `adcli` keeps those of one version, however
+    /// young the others are.
+    fn add_former_keys(&self) -> std::io::Result<()> {
+        // A first keytab has nothing before it.
+        let Ok(former) = std::fs::read(&self.target) else { return Ok(()) };
+        let new = std::fs::read(&self.keytab)?;
+        match keytab::with_former(&former, &new, now_s()) {
+            Some(both) => std::fs::write(&self.keytab, both),
+            None => Ok(()),
+        }
+    }
+
     /// Puts the keytab in its place, with the owner and the mode of the one there. A new one is for the owner
     /// of its directory alone.
     ///
@@ -194,6 +213,7 @@ impl Work {
     pub fn keep(&self) -> Result<(), MembershipError> {
         let path = &self.target;
         let failed = |error| MembershipError::Host(path.clone(), error);
+        self.add_former_keys().map_err(failed)?;
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (owner, mode) = match path.metadata() {
             // A keytab that everybody could read was a mistake.
@@ -222,11 +242,18 @@ impl Drop for Work {
 mod tests {
     use super::*;
 
-    /// A keytab with one key of `x@R`, written at this time.
+    /// A keytab with keys of `x@R`, each with its version and the time of writing.
+    fn keytab_at(keys: &[(u8, u32)]) -> Vec<u8> {
+        let entry = |(kvno, written): &(u8, u32)| {
+            let header = [&[0, 1, 0, 1][..], b"R", &[0, 1], b"x", &[0; 4], &written.to_be_bytes()].concat();
+            let body = [&header[..], &[*kvno], &[0, 18, 0, 0]].concat();
+            [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], &body].concat()
+        };
+        [vec![5, 2], keys.iter().flat_map(entry).collect()].concat()
+    }
+
     fn keytab_of(kvno: u8, written: u8) -> Vec<u8> {
-        let header = [&[0, 1, 0, 1][..], b"R", &[0, 1], b"x", &[0; 7], &[written]].concat();
-        let body = [&header[..], &[kvno], &[0, 18, 0, 0]].concat();
-        [&[5, 2][..], &u32::try_from(body.len()).unwrap().to_be_bytes(), &body].concat()
+        keytab_at(&[(kvno, written.into())])
     }
 
     fn keytab(kvno: u8) -> Vec<u8> {
@@ -315,6 +342,32 @@ mod tests {
         drop(Work::beside(&path, "R").unwrap());
         assert_eq!(std::fs::read(&path).unwrap(), keytab(4));
         assert!(!directory.path().join(".k.new").exists());
+    }
+
+    #[test]
+    fn keys_stay_as_long_as_clients_may_have_tickets_of_them() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        let versions = || {
+            let entries = Keytab::read(&path).unwrap().entries;
+            entries.iter().map(|key| key.kvno).collect::<Vec<_>>()
+        };
+        let (day, now) = (86_400, now_s());
+        // Two changes an hour apart, of a key that had been in use for a month.
+        std::fs::write(&path, keytab_at(&[(3, now - 30 * day), (4, now - 3600)])).unwrap();
+        let renew = |entries: &[(u8, u32)]| {
+            let work = Work::beside(&path, "R").unwrap();
+            std::fs::write(work.keytab(), keytab_at(entries)).unwrap();
+            work.keep().unwrap();
+        };
+        renew(&[(4, now - 3600), (5, now)]);
+        assert_eq!(versions(), [3, 4, 5]);
+        renew(&[(5, now), (6, now)]);
+        assert_eq!(versions(), [3, 4, 5, 6], "nothing is there twice");
+        // Replaced more than 8 days ago.
+        std::fs::write(&path, keytab_at(&[(3, now - 30 * day), (4, now - 9 * day)])).unwrap();
+        renew(&[(4, now - 9 * day), (5, now)]);
+        assert_eq!(versions(), [4, 5]);
     }
 
     #[test]
