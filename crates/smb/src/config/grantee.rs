@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use share::Identity;
-use share::engine::AccountMapping;
+use share::engine::{AccountKind, AccountMapping};
 use volume::security::Sid;
 
 use super::access::{Access, same_name};
@@ -11,8 +11,8 @@ use super::access::{Access, same_name};
 /// A user, a group, or everyone, as a setting names it.
 ///
 /// `*` is everyone who can log on. A name alone is a user of this server. `@group` is a group of the host, or
-/// of the server's domain. `DOMAIN\name` and `name@realm` are a user or a group of a domain; an `@` in front
-/// says that it is a group.
+/// of the server's domain. `DOMAIN\name` and `name@realm` are a user of a domain, and a group with an `@` in
+/// front.
 #[derive(Clone)]
 pub struct Grantee {
     name: String,
@@ -70,10 +70,22 @@ impl Grantee {
         let accounts = self.accounts.as_ref()?;
         let found = match parts(&self.name) {
             (true, domain, name) => accounts.group_named(domain, name),
-            (false, Some(domain), name) => accounts.account_named(Some(domain), name).map(|(sid, _)| sid),
+            (false, Some(domain), name) => {
+                let account = accounts.account_named(Some(domain), name);
+                account.filter(|(_, kind)| *kind != AccountKind::Group).map(|(sid, _)| sid)
+            }
             (false, None, _) => None,
         };
         found.map(|sid| *self.sid.get_or_init(|| sid))
+    }
+
+    /// Whether the name has no `@` in front and is known to be a group of a domain. It gives nobody access.
+    #[must_use]
+    pub fn is_unmarked_group(&self) -> bool {
+        let (Some(accounts), (false, Some(domain), name)) = (&self.accounts, parts(&self.name)) else {
+            return false;
+        };
+        matches!(accounts.account_named(Some(domain), name), Some((_, AccountKind::Group)))
     }
 
     /// Whether the setting names this user, or a group of the user. Everyone is not meant here.
@@ -84,7 +96,7 @@ impl Grantee {
         if !is_group && same_name(&self.name, &user.name) {
             return true;
         }
-        self.sid().is_some_and(|sid| sid == user.sid || user.groups.contains(&sid))
+        self.sid().is_some_and(|sid| if is_group { user.groups.contains(&sid) } else { sid == user.sid })
     }
 }
 
@@ -128,13 +140,14 @@ mod tests {
     const BOB: Sid = Sid::new(5, &[21, 1, 2, 3, 1104]);
 
     impl AccountMapping for Late {
-        fn account_named(
-            &self,
-            domain: Option<&str>,
-            name: &str,
-        ) -> Option<(Sid, share::engine::AccountKind)> {
+        fn account_named(&self, domain: Option<&str>, name: &str) -> Option<(Sid, AccountKind)> {
             let is_known = self.0.load(Ordering::Relaxed) && matches!(domain, Some("CORP" | "corp.example"));
-            (is_known && name == "bob").then_some((BOB, share::engine::AccountKind::User))
+            let found = match name {
+                "bob" => Some((BOB, AccountKind::User)),
+                "staff" => Some((STAFF, AccountKind::Group)),
+                _ => None,
+            };
+            found.filter(|_| is_known)
         }
         fn group_named(&self, domain: Option<&str>, name: &str) -> Option<Sid> {
             let is_ours = matches!(domain, None | Some("CORP" | "corp.example"));
@@ -179,6 +192,23 @@ mod tests {
         assert!(all.iter().all(|one| one.names(&bob)), "a directory that is silent changes nothing");
         let eve = user("CORP\\eve", Sid::new(5, &[21, 1, 2, 3, 1105]), &[STAFF]);
         assert_eq!(all.map(|one| one.names(&eve)), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_group_without_a_mark_gives_nobody_access() {
+        let accounts = Arc::new(Late(AtomicBool::new(true)));
+        let of = |name: &str| Grantee::new(name, Arc::<Late>::clone(&accounts));
+        let bob = user("CORP\\bob", BOB, &[STAFF]);
+        for name in ["CORP\\staff", "staff@corp.example", "CORP\\STAFF"] {
+            assert!(!of(name).names(&bob), "{name}");
+            assert_eq!(access_of(&[(of(name), Access::Full)], &bob), Access::None, "{name}");
+        }
+        assert!(of("CORP\\staff").is_unmarked_group() && of("staff@corp.example").is_unmarked_group());
+        for other in ["@CORP\\staff", "CORP\\bob", "CORP\\nobody", "staff", "*"] {
+            assert!(!of(other).is_unmarked_group(), "{other}");
+        }
+        accounts.0.store(false, Ordering::Relaxed);
+        assert!(!of("CORP\\staff").is_unmarked_group(), "a directory that is silent says nothing");
     }
 
     #[test]
