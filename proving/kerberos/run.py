@@ -51,13 +51,14 @@ class Server:
     """The server in the realm."""
 
     def __init__(self, directory: Path, realm: Realm, keytab: Path, domain: str = "", anonymous: bool = False,
-                 shares: tuple[str, ...] = ("files",)) -> None:
+                 shares: tuple[str, ...] = ("files",), clock: str = "") -> None:
         directory.mkdir()
         password = directory / "password"
         password.write_text(LOCAL_PASSWORD)
         password.chmod(0o600)
         self.port, self._log = servers.free_port(), directory / "log"
-        config = directory / "trunkline.toml"
+        self.config = config = directory / "trunkline.toml"
+        self._environment = {**os.environ, "KRB5_CONFIG": str(realm.config)}
         host_id = "uid = 1000\ngid = 1000\n" if os.geteuid() == 0 else ""
         config.write_text(
             f'[server]\nname = "{HOST}"\nlisten = ["127.0.0.1"]\nsmb_port = {self.port}\nstate_dir = "{directory / "state"}"\n'
@@ -65,8 +66,10 @@ class Server:
             f'[[user]]\nname = "{USER}"\npassword_file = "{password}"\n{host_id}'
             f'{"".join(self._share(directory / share) for share in shares)}')
         with self._log.open("wb") as log:
-            self._process = subprocess.Popen([servers.program(), "serve", "--config", str(config)], stdout=log, stderr=log,
-                                             stdin=subprocess.DEVNULL, env={**os.environ, "KRB5_CONFIG": str(realm.config)})
+            # Only the time of day is off, as on a host whose clock is.
+            before = ["faketime", "-f", clock, "env", "FAKETIME_DONT_FAKE_MONOTONIC=1"] if clock else []
+            self._process = subprocess.Popen([*before, servers.program(), "serve", "--config", str(config)], stdout=log, stderr=log,
+                                             stdin=subprocess.DEVNULL, env=self._environment)
         self._wait()
 
     @staticmethod
@@ -86,6 +89,22 @@ class Server:
     def log(self) -> str:
         """Return its log."""
         return self._log.read_text(errors="replace")
+
+    def told(self, *words: str) -> str:
+        """Run a command of our program on this server, and return what it says on standard error."""
+        done = subprocess.run([servers.program(), *words, "--config", str(self.config)], env=self._environment, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            raise CaseFailed(f"{' '.join(words)} ended with {done.returncode}: {done.stderr[-400:]}")
+        return done.stderr
+
+    def await_line(self, line: str, limit_s: float) -> None:
+        """Wait for a line of its log."""
+        end = time.monotonic() + limit_s
+        while line not in self.log():
+            if time.monotonic() > end:
+                raise CaseFailed(f"the log does not say `{line}`: {self.log()[-500:]}")
+            time.sleep(0.05)
 
     def __enter__(self) -> Self:
         return self
@@ -173,6 +192,8 @@ class Suite:
             with Server(self.directory / "server-of-torture", realm, self.keytab, anonymous=True, shares=TORTURE) as server:
                 self.by_torture(server, realm)
             self.without_ntlm(realm, ticket)
+            self.late_keytab(realm, ticket)
+            self.own_clock(realm)
         self.weak()
         return self.tally.close()
 
@@ -203,9 +224,9 @@ class Suite:
                   lambda: refused(server, stranger, "NT_STATUS_LOGON_FAILURE", "trunkline user add stranger"))
         # The ticket of the service is in the cache, so the client needs no KDC, which would refuse its clock.
         realm.run(["kvno", f"cifs/{HOST}"], **ticket)
-        for clock in ("+10m", "-10m"):
+        for clock, where in (("+10m", "behind"), ("-10m", "ahead of")):
             self.case(f"a clock that is off by {clock}",
-                      partial(refused, server, ticket, "NT_STATUS_TIME_DIFFERENCE_AT_DC", "timedatectl", clock=clock))
+                      partial(refused, server, ticket, "NT_STATUS_TIME_DIFFERENCE_AT_DC", f"s {where} the client's", clock=clock))
         other = self.directory / "other.keytab"
         realm.add_service(f"cifs/missing.{DOMAIN}", other)
         self.case("a service without a key in the keytab",
@@ -259,6 +280,39 @@ class Suite:
         with ThreadPoolExecutor(len(TORTURE)) as pool:
             for test, why in zip(TORTURE, pool.map(lambda test: torture(server.port, realm, names, test), TORTURE), strict=True):
                 self.tally.add("fail" if why else "pass", f"smb2.session.{test}", why or "")
+
+    def late_keytab(self, realm: Realm, ticket: dict[str, str]) -> None:
+        """A keytab that is missing at the start and comes later."""
+        late = self.directory / "late.keytab"
+        with Server(self.directory / "server-without-keytab", realm, late) as server:
+            why = f"the keytab {late} cannot be read: no such file"
+            self.case("a ticket while the keytab is missing", lambda: refused(server, ticket, "NT_STATUS_LOGON_FAILURE", why))
+
+            def told() -> None:
+                for words in (("config", "check"), ("reload",)):
+                    said = server.told(*words)
+                    if why not in said:
+                        raise CaseFailed(f"{' '.join(words)} does not say so: {said}")
+
+            self.case("the check and the reload say that the keytab is missing", told)
+
+            def comes() -> None:
+                shutil.copy(self.keytab, self.directory / "coming.keytab")
+                (self.directory / "coming.keytab").rename(late)
+                server.await_line("the keytab is new", 10)
+                by_ticket(server.port, ticket)
+                if why in server.told("reload"):
+                    raise CaseFailed("the reload says still that the keytab is missing")
+
+            self.case("a keytab that comes counts without a reload", comes)
+
+    def own_clock(self, realm: Realm) -> None:
+        """The server's clock is off, and not those of the client and the KDC."""
+        for clock, where in (("-10m", "behind"), ("+10m", "ahead of")):
+            ticket = realm.log_on(USER, PASSWORD, self.directory / "cache-of-clock")
+            with Server(self.directory / f"server-at{clock}", realm, self.keytab, clock=clock) as server:
+                self.case(f"a server's clock that is off by {clock}",
+                          partial(refused, server, ticket, "NT_STATUS_TIME_DIFFERENCE_AT_DC", f"s {where} the client's"))
 
     def without_ntlm(self, realm: Realm, ticket: dict[str, str]) -> None:
         """`ntlm = "off"`."""

@@ -172,11 +172,11 @@ pub trait Controlled: Send + Sync + 'static {
     /// The reason, in one line.
     fn backup(&self) -> Result<ArchiveOutput, String>;
 
-    /// Reads the configuration again. Sessions stay.
+    /// Reads the configuration again, and returns notes for the administrator. Sessions stay.
     ///
     /// # Errors
     /// The reason, in one line. The server goes on as before.
-    fn reload(&self) -> Result<(), String>;
+    fn reload(&self) -> Result<Vec<String>, String>;
 
     /// Ends the server cleanly. The call returns before it has ended.
     fn stop(&self);

@@ -146,6 +146,8 @@ pub enum Response {
     Changed(Box<Changed>),
     /// The answer to [`Request::ChangeDomain`], with notes for the administrator.
     DomainChanged(Vec<String>),
+    /// The answer to [`Request::Reload`], with notes for the administrator.
+    Reloaded(Vec<String>),
     /// The answer to [`Request::Backup`]. The bytes of the archive follow its line, up to the end of the
     /// connection. The archive itself shows whether it is complete.
     Archive,

@@ -235,7 +235,10 @@ fn act(server: &dyn Controlled, request: Request) -> Response {
         },
         // They are answered before.
         Request::Backup => Response::Refused("a backup needs its own connection".to_owned()),
-        Request::Reload => done(server.reload()),
+        Request::Reload => match server.reload() {
+            Ok(notes) => Response::Reloaded(notes),
+            Err(why) => Response::Refused(why),
+        },
         Request::Stop => Response::Done,
     }
 }
@@ -341,7 +344,7 @@ mod tests {
                 assert!(answer.starts_with("{\"refused\":"), "{answer:?}");
             }
             let alive = ControlClient::connect(dir).unwrap().ask(&Request::Reload).unwrap();
-            assert_eq!(alive, Response::Done);
+            assert_eq!(alive, Response::Reloaded(vec!["a note".to_owned()]));
         });
     }
 }

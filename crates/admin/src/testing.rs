@@ -193,8 +193,8 @@ impl Controlled for Fake {
         self.calls.lock().unwrap().push("backup".to_owned());
         Ok(Box::new(|out| (0..100).try_for_each(|_| out.write_all(&[7; 10_000]))))
     }
-    fn reload(&self) -> Result<(), String> {
-        Ok(())
+    fn reload(&self) -> Result<Vec<String>, String> {
+        Ok(vec!["a note".to_owned()])
     }
     fn stop(&self) {
         self.calls.lock().unwrap().push("stop".to_owned());

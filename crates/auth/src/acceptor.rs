@@ -24,6 +24,8 @@ use ticket::{Form, TicketExchange};
 pub struct Config {
     names: Arc<Names>,
     kerberos: Option<Arc<dyn Mechanism>>,
+    /// The reason why there is no Kerberos.
+    kerberos_off: Option<Arc<str>>,
     ntlm: bool,
     pass_through: Option<Arc<dyn PassThrough>>,
 }
@@ -33,6 +35,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("names", &self.names)
             .field("kerberos", &self.kerberos.is_some())
+            .field("kerberos_off", &self.kerberos_off)
             .field("ntlm", &self.ntlm)
             .field("pass_through", &self.pass_through.is_some())
             .finish()
@@ -43,13 +46,20 @@ impl Config {
     /// The configuration of a server with these names.
     #[must_use]
     pub fn new(names: Names) -> Config {
-        Config { names: Arc::new(names), kerberos: None, ntlm: true, pass_through: None }
+        let names = Arc::new(names);
+        Config { names, kerberos: None, kerberos_off: None, ntlm: true, pass_through: None }
     }
 
     /// The same configuration with Kerberos, which clients prefer.
     #[must_use]
     pub fn with_kerberos(self, mechanism: Arc<dyn Mechanism>) -> Config {
         Config { kerberos: Some(mechanism), ..self }
+    }
+
+    /// The same configuration without Kerberos, for this reason.
+    #[must_use]
+    pub fn without_kerberos(self, why: Arc<str>) -> Config {
+        Config { kerberos: None, kerberos_off: Some(why), ..self }
     }
 
     /// The same configuration without NTLM.
@@ -76,6 +86,16 @@ impl Config {
         let kerberos: &[&[u8]] = if self.kerberos.is_some() { &[MS_KERBEROS, KERBEROS] } else { &[] };
         let ntlm: &[&[u8]] = if self.ntlm { &[NTLMSSP] } else { &[] };
         spnego::hint(&[kerberos, ntlm].concat())
+    }
+
+    /// The reason why no mechanism of a client is supported.
+    fn no_mechanism(&self, mechs: &[&[u8]]) -> Refusal {
+        let has = |mech: &[u8]| mechs.contains(&mech);
+        match &self.kerberos_off {
+            Some(why) if has(KERBEROS) || has(MS_KERBEROS) => Refusal::KerberosOff(Arc::clone(why)),
+            _ if !self.ntlm && has(NTLMSSP) => Refusal::NtlmOff,
+            _ => Refusal::NoCommonMechanism,
+        }
     }
 
     /// The mechanism of an object identifier, if this server supports it.
@@ -300,6 +320,9 @@ impl Acceptor {
             }
             return self.challenge(token, Wrapping::Bare, false, now);
         }
+        if let Some(why) = self.config.kerberos_off.as_ref().filter(|_| spnego::is_kerberos(token)) {
+            return Err(Refusal::KerberosOff(Arc::clone(why)));
+        }
         if let Some(mechanism) = self.config.kerberos.as_ref().filter(|_| spnego::is_kerberos(token)) {
             if token.len() > spnego::MAX_TOKEN_LEN {
                 return Err(BadToken::TooLong.into());
@@ -312,8 +335,7 @@ impl Acceptor {
             return Err(Refusal::OutOfTurn);
         };
         let Some((rank, choice)) = self.first_choice(&init) else {
-            let is_off = !self.config.ntlm && init.mechs.contains(&NTLMSSP);
-            return Err(if is_off { Refusal::NtlmOff } else { Refusal::NoCommonMechanism });
+            return Err(self.config.no_mechanism(&init.mechs));
         };
         if init.mech_list.len() > MAX_MECH_LIST_LEN {
             return Err(BadToken::TooLong.into());

@@ -27,6 +27,9 @@ pub enum Refusal {
     /// The other side offers no supported mechanism.
     #[error("the client offers no mechanism that this server supports (Kerberos needs `[domain]`)")]
     NoCommonMechanism,
+    /// The client offers nothing but Kerberos, which this server cannot do now.
+    #[error("the client logs on with a ticket, which this server cannot check: {0}")]
+    KerberosOff(Arc<str>),
     /// The client wants NTLM, and the server does not allow it.
     #[error(
         "the client logs on with NTLM, and `ntlm` of `[domain]` is `off`: it needs a Kerberos ticket, and \

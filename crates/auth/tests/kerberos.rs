@@ -260,6 +260,17 @@ fn mechanisms_that_are_off_are_neither_offered_nor_taken() {
     }
     let nothing = init(&[OTHER], None);
     assert_eq!(refused(&mut Acceptor::new(&without_ntlm), &nothing), Refusal::NoCommonMechanism);
+    // The reason for having no Kerberos is told about a client that can do nothing else.
+    let off = Config::new(names.clone()).without_kerberos("no keytab".into());
+    let bare = [BARE, b"request"].concat();
+    for token in [init(&[KERBEROS], Some(b"request")), init(&[OTHER, MS_KERBEROS], None), bare] {
+        assert!(!Acceptor::new(&off).may_block(&token, &Accounts::default()));
+        assert_eq!(refused(&mut Acceptor::new(&off), &token), Refusal::KerberosOff("no keytab".into()));
+    }
+    assert_eq!(offered(&off), [NTLMSSP]);
+    assert_eq!(refused(&mut Acceptor::new(&off), &nothing), Refusal::NoCommonMechanism);
+    let both = continued(step(&mut Acceptor::new(&off), &init(&[KERBEROS, NTLMSSP], Some(b"request"))));
+    assert_eq!(parsed(&both).supported_mech, Some(NTLMSSP));
     // Without Kerberos such a client is moved to NTLM.
     let mut acceptor = Acceptor::new(&Config::new(names));
     assert!(!acceptor.may_block(&init(&[KERBEROS, NTLMSSP], Some(b"request")), &Accounts::default()));

@@ -355,7 +355,7 @@ pub(super) static ROUTES: [&[Route]; 6] = [
                 (400, "What is wrong with it; nothing was changed", "Error"),
             ],
             answer: |_, _, server| match server.reload() {
-                Ok(()) => ApiResponse::ok(&json!({})),
+                Ok(_) => ApiResponse::ok(&json!({})),
                 Err(why) => ApiResponse::error(StatusCode::BAD_REQUEST, &why),
             },
         },

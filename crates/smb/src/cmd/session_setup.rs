@@ -342,7 +342,8 @@ impl LogOn<'_, '_> {
             Verdict::Fine => Ok(()),
             Verdict::Unknown(name) => {
                 let why = format!(
-                    "it is meant for `{name}`: add the name to `spn_names` if it is one of this server's"
+                    "it is meant for `{name}`: add the name to {} if it is one of this server's",
+                    self.config.target.setting()
                 );
                 self.warn(&login.user, &why, "log-on for an unknown server is let in");
                 Ok(())
@@ -528,6 +529,9 @@ fn status_of(why: &auth::Refusal) -> NtStatus {
             TicketRefusalKind::BadToken => NtStatus::INVALID_PARAMETER,
             TicketRefusalKind::Invalid => NtStatus::LOGON_FAILURE,
         },
-        Refusal::NoCommonMechanism | Refusal::WrongMic | Refusal::WrongMechListMic => NtStatus::LOGON_FAILURE,
+        Refusal::NoCommonMechanism
+        | Refusal::KerberosOff(_)
+        | Refusal::WrongMic
+        | Refusal::WrongMechListMic => NtStatus::LOGON_FAILURE,
     }
 }

@@ -404,6 +404,7 @@ pub(crate) mod tests {
             share_endpoints: Vec::new(),
             target: TargetRule::default(),
             kerberos: None,
+            kerberos_off: None,
             domain_member: None,
             ntlm: true,
             guess_delay_ns: 0,

@@ -101,6 +101,8 @@ pub struct ServerConfig {
     pub target: TargetRule,
     /// Log-ons with Kerberos tickets. `None` if the server is in no realm.
     pub kerberos: Option<KerberosConfig>,
+    /// The reason why there are no log-ons with tickets, if there are none.
+    pub kerberos_off: Option<Arc<str>>,
     /// NTLM for users of the domain, if they may log on with it.
     pub domain_member: Option<DomainMember>,
     /// Whether log-ons with NTLM are allowed.
@@ -210,7 +212,10 @@ impl ServerConfig {
         let config = if self.ntlm { config } else { config.without_ntlm() };
         match &self.kerberos {
             Some(kerberos) => config.with_kerberos(Arc::clone(&kerberos.mechanism)),
-            None => config,
+            None => match &self.kerberos_off {
+                Some(why) => config.without_kerberos(Arc::clone(why)),
+                None => config,
+            },
         }
     }
 }

@@ -35,6 +35,15 @@ pub struct TargetRule {
     /// Whether these are all names. If not, an unknown name is allowed. It may be one that only clients
     /// know, such as a DNS alias or the address of a container's host.
     pub is_complete: bool,
+    /// Whether the server belongs to a realm or a domain.
+    pub has_realm: bool,
+}
+
+impl TargetRule {
+    /// The setting for a further name of the server.
+    pub(crate) fn setting(&self) -> &'static str {
+        if self.has_realm { "`names` in `[domain]`" } else { "`spn_names` in `[server]`" }
+    }
 }
 
 /// The result of the check.
@@ -106,7 +115,8 @@ impl ServerConfig {
             true => Verdict::Fine,
             false if rule.is_complete || is_required => refused(format!(
                 "the response is meant for `{shown}`, which is none of this server's names; \
-                 if it is one, add it to `spn_names`"
+                 if it is one, add it to {}",
+                rule.setting()
             )),
             false => Verdict::Unknown(shown),
         }
@@ -166,7 +176,20 @@ mod tests {
 
     fn rule(spn: Spn, is_complete: bool) -> TargetRule {
         let names = ["files.lan", "203.0.113.9"].map(str::to_owned).to_vec();
-        TargetRule { spn, names, realm_names: vec!["old.lan".to_owned()], is_complete }
+        TargetRule { spn, names, realm_names: vec!["old.lan".to_owned()], is_complete, has_realm: false }
+    }
+
+    #[test]
+    fn the_setting_for_further_names_is_that_of_the_domain_if_there_is_one() {
+        let refused = |has_realm| {
+            let rule = TargetRule { has_realm, ..rule(Spn::Accepted, true) };
+            match judge(rule, &meant("cifs/alias.example.net")) {
+                Verdict::Refused(why) => why,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(refused(true).ends_with("add it to `names` in `[domain]`"), "{}", refused(true));
+        assert!(refused(false).ends_with("add it to `spn_names` in `[server]`"), "{}", refused(false));
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn a_name_of_this_server_is_let_in_and_another_where_all_names_are_known_is_not(
     ] {
         let names = vec!["files.lan".to_owned()];
         world.configure_server(|config| {
-            config.target = TargetRule { spn, names, realm_names: Vec::new(), is_complete }
+            config.target = TargetRule { spn, names, realm_names: Vec::new(), is_complete, has_realm: false }
         });
         for own in
             ["cifs/server", "cifs/SERVER.example.net", "host/files.lan", "cifs/127.0.0.1", "cifs/localhost"]

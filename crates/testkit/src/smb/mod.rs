@@ -261,6 +261,7 @@ pub fn server_config() -> ServerConfig {
         share_endpoints: Vec::new(),
         target: TargetRule::default(),
         kerberos: None,
+        kerberos_off: None,
         domain_member: None,
         ntlm: true,
         // Tests of this delay set it themselves.

@@ -6,13 +6,14 @@ use std::path::Path;
 
 use admin::{Request, Response};
 
-use super::control;
+use super::{control, local_principals};
 use crate::cli::ConfigCommand;
 use crate::config::{Config, check, show};
 use crate::host::UserDatabase;
 use crate::host_ids::{self, ShareOwner};
 use crate::principals::PasswordFrom;
 use crate::reference;
+use crate::serve::domain_faults;
 use crate::state::StateDir;
 
 /// Runs the command.
@@ -23,6 +24,10 @@ pub fn run(command: &ConfigCommand) -> anyhow::Result<()> {
             let stored = stored_users(&config.server.state_dir.value)?;
             check::against(&config, &stored.keys().cloned().collect())?;
             warn_of_users_without_ids(&config, &stored)?;
+            if config.domain.realm.is_some() {
+                let faults = domain_faults::of_config(&config, &local_principals::of(&config)?);
+                faults.iter().for_each(|fault| eprintln!("trunkline: warning: {fault}"));
+            }
             println!("ok: {} share(s)", config.shares.len());
         }
         ConfigCommand::Show(args) => print!("{}", show::show(&Config::load(&args.overrides())?)),

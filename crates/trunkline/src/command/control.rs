@@ -59,8 +59,11 @@ pub fn existing_state(dir: &Path) -> anyhow::Result<StateDir> {
 
 /// `trunkline reload`
 pub fn reload(location: &LocationArgs) -> anyhow::Result<()> {
-    ask_running(&state_dir(location)?, &Request::Reload)?;
+    let response = ask_running(&state_dir(location)?, &Request::Reload)?;
     println!("reloaded");
+    if let Response::Reloaded(notes) = response {
+        notes.iter().for_each(|note| eprintln!("trunkline: warning: {note}"));
+    }
     Ok(())
 }
 

@@ -15,6 +15,7 @@ mod health;
 mod limits;
 mod link;
 mod load;
+mod local_principals;
 mod metadata;
 mod nfs;
 mod objects;

@@ -188,6 +188,21 @@ impl Control {
         Ok(())
     }
 
+    /// Applies the configuration again when the keytab has appeared or has other principals: the server's
+    /// names and its machine account follow from them. Log-ons read new keys by themselves.
+    pub fn follow_keytab(&self) {
+        if !self.server.has_new_keytab() {
+            return;
+        }
+        let mut current = self.lock();
+        let config = current.plan.config.clone();
+        let keytab = config.domain.keytab.value.display().to_string();
+        match self.serve(&mut current, config) {
+            Ok(()) => tracing::info!(keytab, "the keytab is new and counts from now on"),
+            Err(why) => tracing::error!(keytab, %why, "the new keytab counts after `trunkline reload`"),
+        }
+    }
+
     fn make_first_user(&self, current: &mut ServedConfig) -> Option<String> {
         if !current.plan.principals.is_empty() {
             return None;
@@ -422,7 +437,7 @@ impl Controlled for Control {
         let check = check::against;
         let edited = Edited::domain(&self.overrides, sources, &before.config, settings, &self.state, check)?;
         self.take(&mut current, edited)?;
-        Ok(notes(&current.plan.fixed_changes(&before)))
+        Ok([notes(&current.plan.fixed_changes(&before)), self.server.domain_faults()].concat())
     }
 
     fn first_user(&self) -> Option<String> {
@@ -452,16 +467,14 @@ impl Controlled for Control {
         self.begin_backup()
     }
 
-    fn reload(&self) -> Result<(), String> {
-        match self.read_again() {
-            Ok(fixed) if fixed.is_empty() => tracing::info!("configuration read again"),
-            Ok(fixed) => tracing::warn!(settings = ?fixed, "configuration read again; these need a restart"),
-            Err(why) => {
-                tracing::error!(%why, "configuration not changed");
-                return Err(why);
-            }
+    fn reload(&self) -> Result<Vec<String>, String> {
+        let fixed =
+            self.read_again().inspect_err(|why| tracing::error!(%why, "configuration not changed"))?;
+        match fixed.is_empty() {
+            true => tracing::info!("configuration read again"),
+            false => tracing::warn!(settings = ?fixed, "configuration read again; these need a restart"),
         }
-        Ok(())
+        Ok([notes(&fixed), self.server.domain_faults()].concat())
     }
 
     fn stop(&self) {

@@ -17,6 +17,8 @@ pub mod server;
 pub mod signals;
 mod wiring;
 
+pub use wiring::{DomainIds, domain_faults};
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -41,6 +43,8 @@ use signals::{SignalRequest, Signals};
 
 /// The time between two writes of when tokens were last used.
 const TOKEN_USES: Duration = Duration::from_secs(600);
+/// The time between two looks at the keytab.
+const KEYTAB_LOOKS: Duration = Duration::from_secs(2);
 
 /// A failure of a running server. All errors before that are mistakes that the user can correct.
 #[derive(Debug, thiserror::Error)]
@@ -169,8 +173,9 @@ async fn supervise(
     let telling = tell(admin.metrics, entrance.clone(), Arc::clone(&controlled))?;
     let showing = show(admin.page, entrance, Arc::clone(&controlled))?;
     let keeping = keep_token_uses(control);
+    let following = follow_keytab(control);
     let answering = async { socket.serve(Arc::clone(&controlled)).await };
-    tokio::pin!(answering, telling, showing, keeping);
+    tokio::pin!(answering, telling, showing, keeping, following);
     let announced = announce(control).await;
     notify::ready();
     tracing::info!(shares = ?control.plan().share_names(), listen = ?control.addresses(), "serving");
@@ -181,6 +186,7 @@ async fn supervise(
             () = &mut telling => {}
             () = &mut showing => {}
             () = &mut keeping => {}
+            () = &mut following => {}
             request = signals.next() => match request {
                 SignalRequest::Reload => reload(control).await,
                 SignalRequest::End => {
@@ -277,6 +283,18 @@ async fn keep_token_uses(control: &Arc<Control>) {
         let control = Arc::clone(control);
         // It waits for the disk.
         let _ = tokio::task::spawn_blocking(move || control.keep_token_uses()).await;
+    }
+}
+
+/// Looks now and then whether the keytab has appeared or has other principals.
+async fn follow_keytab(control: &Arc<Control>) {
+    let mut ticks = tokio::time::interval(KEYTAB_LOOKS);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let control = Arc::clone(control);
+        // It waits for the disk.
+        let _ = tokio::task::spawn_blocking(move || control.follow_keytab()).await;
     }
 }
 

@@ -103,6 +103,16 @@ pub trait FileServer: Send + Sync {
     /// The reason, in one line. The old shares and users stay in force.
     fn apply(&self, plan: &ServePlan) -> Result<(), String>;
 
+    /// The log-ons of the domain that do not work by the settings of now, one line each.
+    fn domain_faults(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Whether the keytab has other principals than when the settings were applied, or has appeared.
+    fn has_new_keytab(&self) -> bool {
+        false
+    }
+
     /// Whether a share has a size and its used space is not known yet.
     fn is_counting(&self, share: &str) -> bool;
 

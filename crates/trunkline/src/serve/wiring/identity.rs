@@ -10,6 +10,7 @@ use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
 use super::super::plan::ServePlan;
+use super::domain_faults::KeytabWatch;
 use super::domain_users::DomainIds;
 use crate::host::{self, Ids};
 use crate::principals::LogonPrincipal;
@@ -141,6 +142,8 @@ pub struct PlanIdentities {
     pub domain_ids: Result<DomainIds, String>,
     /// The names of the host's users and groups.
     pub host_names: smb::HostNames,
+    /// The keytab before anything else has read it: a later change shows in the next look.
+    pub keytab: KeytabWatch,
 }
 
 impl PlanIdentities {
@@ -150,6 +153,7 @@ impl PlanIdentities {
     /// # Errors
     /// One line that names the user.
     pub fn of(plan: &ServePlan, former: Option<&DomainIds>) -> Result<PlanIdentities, String> {
+        let keytab = KeytabWatch::of(&plan.config.domain);
         let host_names = host::listed_names();
         let domain_ids = DomainIds::of(&plan.config.domain, &plan.principals, &host_names, former);
         if let Ok(ids) = &domain_ids {
@@ -160,7 +164,7 @@ impl PlanIdentities {
         let workgroup = &plan.config.server.workgroup.value;
         let map = IdentityMap::new(&plan.principals, &plan.identity, &[workgroup])?;
         let map = map.with_domain(domain_ids.clone().ok()).with_host_groups(host_names.groups.clone());
-        Ok(PlanIdentities { map: Arc::new(map), domain_ids, host_names })
+        Ok(PlanIdentities { map: Arc::new(map), domain_ids, host_names, keytab })
     }
 }
 

@@ -29,14 +29,12 @@ pub fn resolver(
     Some(Arc::new(RealmUsers::new(domain, realm, users, domain_users)))
 }
 
-/// The settings of log-ons with tickets. Without the library or the keytab the server runs without Kerberos,
-/// and an error in the log says what to do.
-pub fn configure(config: &Config, resolver: &Arc<dyn PrincipalResolver>) -> Option<KerberosConfig> {
-    let domain = &config.domain;
-    let library =
-        Library::load().inspect_err(|why| tracing::error!("no log-ons with tickets: {why}")).ok()?;
-    let replay_cache = config.server.state_dir.value.join(REPLAY_CACHE);
-    let (keytab, allowed) = (&domain.keytab.value, &domain.encryption_types.value);
+/// The settings of log-ons with tickets.
+///
+/// # Errors
+/// The library or the keytab is missing. The server runs without Kerberos then.
+pub fn configure(config: &Config, resolver: &Arc<dyn PrincipalResolver>) -> Result<KerberosConfig, String> {
+    let (credentials, keytab) = (Arc::new(credentials(config)?), &config.domain.keytab.value);
     if is_for_everyone(keytab) {
         tracing::warn!(
             keytab = %keytab.display(),
@@ -44,16 +42,28 @@ pub fn configure(config: &Config, resolver: &Arc<dyn PrincipalResolver>) -> Opti
              keytab and make new keys (`trunkline domain renew`, or `ktadd` in a plain realm)"
         );
     }
-    let credentials = AcceptorCredentials::new(&library, keytab, &replay_cache, allowed)
-        .inspect_err(|why| {
-            let missing = keytab.metadata().err().map(|error| file_error(keytab, &error));
-            let why = missing.unwrap_or_else(|| why.to_string());
-            tracing::error!(keytab = %keytab.display(), "no log-ons with tickets until a reload: {why}");
-        })
-        .ok()?;
-    Some(KerberosConfig {
-        mechanism: Arc::new(GssMechanism { credentials: Arc::new(credentials) }),
-        resolver: Arc::clone(resolver),
+    let resolver = Arc::clone(resolver);
+    Ok(KerberosConfig { mechanism: Arc::new(GssMechanism { credentials }), resolver })
+}
+
+/// The server's keys by the configuration.
+///
+/// # Errors
+/// What is missing, and what to do.
+pub fn credentials(config: &Config) -> Result<AcceptorCredentials, String> {
+    let library = Library::load().map_err(|why| why.to_string())?;
+    let replay_cache = config.server.state_dir.value.join(REPLAY_CACHE);
+    let (keytab, allowed) = (&config.domain.keytab.value, &config.domain.encryption_types.value);
+    AcceptorCredentials::new(&library, keytab, &replay_cache, allowed).map_err(|why| {
+        let shown = keytab.display();
+        match std::fs::File::open(keytab) {
+            Err(error) => format!(
+                "the keytab {shown} cannot be read: {}; bring it there (`trunkline domain join`, or `ktadd` \
+                 on the KDC), and it counts within seconds",
+                file_error(keytab, &error)
+            ),
+            Ok(_) => format!("the keytab {shown}: {why}"),
+        }
     })
 }
 
@@ -107,7 +117,8 @@ impl SecurityContext for GssContext {
 
 fn refusal(why: GssError) -> TicketRefusal {
     let kind = match why.cause() {
-        Cause::Skew => TicketRefusalKind::ClockSkew,
+        // A ticket is only then not valid yet when this server's clock is behind the KDC's.
+        Cause::Skew | Cause::NotYetValid => TicketRefusalKind::ClockSkew,
         Cause::BadToken => TicketRefusalKind::BadToken,
         _ => TicketRefusalKind::Invalid,
     };

@@ -18,6 +18,7 @@ mod background_release;
 mod channels;
 mod close_ids;
 mod directories;
+pub mod domain_faults;
 mod domain_names;
 mod domain_users;
 mod engines;
@@ -74,7 +75,9 @@ use crate::config::{Config, Share, ShareProtocol};
 use crate::state::StateDir;
 use addresses::Addresses;
 use audit::AuditLog;
-use domain_users::{DomainIds, DomainUsers};
+use domain_faults::AppliedDomain;
+pub use domain_users::DomainIds;
+use domain_users::DomainUsers;
 use engines::{EnginesByPath, ServedDirectory};
 use exports::Servers;
 use identity::{IdentityMap, PlanIdentities};
@@ -110,8 +113,8 @@ struct AssembledServer {
     audit: Arc<AuditLog>,
     state: Arc<StateDir>,
     addresses: Arc<Addresses>,
-    /// The ids of the joined domain by the settings that were applied last.
-    domain_ids: Mutex<Option<DomainIds>>,
+    /// The domain by the settings that were applied last.
+    domain: AppliedDomain,
     /// The descriptors that all shares together may use for cached names.
     descriptors: Arc<Descriptors>,
     /// The memory for the state of clients of all shares.
@@ -170,7 +173,7 @@ pub fn start(
         state: Arc::clone(state),
         _watcher: watch(&addresses),
         addresses,
-        domain_ids: Mutex::default(),
+        domain: AppliedDomain::default(),
         descriptors: metadata::kept_of(descriptors),
         client_memory: memory::for_clients(),
         record_freeze: Arc::default(),
@@ -255,7 +258,7 @@ impl FileServer for AssembledServer {
     }
 
     fn apply(&self, plan: &ServePlan) -> Result<(), String> {
-        let identities = PlanIdentities::of(plan, held(&self.domain_ids).as_ref())?;
+        let identities = PlanIdentities::of(plan, held(&self.domain.ids).as_ref())?;
         let principals = Arc::clone(&identities.map);
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
         let (mut shares, mut restored) = (Vec::new(), Vec::new());
@@ -321,6 +324,14 @@ impl FileServer for AssembledServer {
         }
         self.end_sessions_of_removed_users(&principals);
         Ok(())
+    }
+
+    fn domain_faults(&self) -> Vec<String> {
+        held(&self.domain.faults).clone()
+    }
+
+    fn has_new_keytab(&self) -> bool {
+        held(&self.domain.keytab).has_new_principals()
     }
 
     fn is_counting(&self, share: &str) -> bool {
@@ -412,7 +423,7 @@ impl AssembledServer {
     /// Applies the settings of the server as a whole.
     fn configure(&self, plan: &ServePlan, identities: PlanIdentities) {
         let mut settings = smb::ServerConfig::clone(&self.server.config());
-        let PlanIdentities { map, domain_ids, host_names } = identities;
+        let PlanIdentities { map, domain_ids, host_names, keytab } = identities;
         let users = map.users();
         let accounts: Arc<dyn AccountMapping> = map;
         accounts::apply(&plan.config, &accounts, &mut settings);
@@ -421,11 +432,22 @@ impl AssembledServer {
             // NTLM cannot wait for them.
             ids.resolver().want_suffixes();
         }
-        *held(&self.domain_ids) = ids.clone();
+        *held(&self.domain.ids) = ids.clone();
+        *held(&self.domain.keytab) = keytab;
+        let off = domain_ids.clone();
         let domain_users = DomainUsers::new(&plan.config.domain, domain_ids, settings.machine_sid, &users);
         let resolver = kerberos::resolver(&plan.config.domain, &users, domain_users);
-        settings.kerberos =
-            resolver.as_ref().and_then(|resolver| kerberos::configure(&plan.config, resolver));
+        let tickets = resolver.as_ref().map(|resolver| kerberos::configure(&plan.config, resolver));
+        let (kerberos, tickets_off) = match tickets {
+            Some(Ok(kerberos)) => (Some(kerberos), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
+        let faults = domain_faults::of(&plan.config, &off, tickets_off.as_deref());
+        faults.iter().for_each(|fault| tracing::warn!("{fault}"));
+        *held(&self.domain.faults) = faults;
+        settings.kerberos = kerberos;
+        settings.kerberos_off = tickets_off.map(Arc::from);
         settings.domain_member =
             resolver.and_then(|resolver| winbind::configure(&plan.config, resolver, ids));
         names::set_realm_names(&mut settings.target, &plan.config.domain);
@@ -679,6 +701,7 @@ fn server_config(plan: &ServePlan, session_memory: Arc<share::ClientMemory>) -> 
         target: names::target_rule(server),
         // They come with the users, when the plan is applied.
         kerberos: None,
+        kerberos_off: None,
         domain_member: None,
         ntlm: plan.config.domain.ntlm.value != Ntlm::Off,
         guess_delay_ns: server.guess_delay_s.value.saturating_mul(1_000_000_000),

@@ -23,6 +23,7 @@ pub fn target_rule(server: &Server) -> smb::TargetRule {
         names,
         realm_names: Vec::new(),
         is_complete: server.spn_names.is_some(),
+        has_realm: false,
     }
 }
 
@@ -32,6 +33,7 @@ pub fn target_rule(server: &Server) -> smb::TargetRule {
 /// Clients cannot mean another server by it.
 pub fn set_realm_names(rule: &mut smb::TargetRule, domain: &Domain) {
     rule.realm_names.clear();
+    rule.has_realm = domain.realm.is_some();
     let Some(realm) = &domain.realm else { return };
     rule.realm_names.clone_from(&domain.names.value);
     let keytab = Keytab::read(&domain.keytab.value).unwrap_or_default().of_realm(&realm.value);

@@ -85,6 +85,8 @@ fn warn_of_unknown_groups(share: &str, users: &[(smb::Grantee, smb::Access)]) {
     for (grantee, _) in users.iter().filter(|(one, _)| one.needs_sid() && one.sid().is_none()) {
         let (name, (_, domain, _)) = (grantee.name(), smb::config::grantee::parts(grantee.name()));
         match domain {
+            // The faults of the domain name it.
+            Some(_) if grantee.is_unmarked_group() => {}
             None => tracing::warn!(
                 share,
                 name,
