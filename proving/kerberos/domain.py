@@ -245,6 +245,11 @@ def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
                 well("ann", "ls")
                 refused("carl", served, "NT_STATUS_ACCESS_DENIED")
                 expect("does not know" not in served.log(), served.log()[-800:])
+        # A name without `@` is none of a group.
+        for form in ("CORP\\\\staff", "staff@corp.example"):
+            with Served(member, MAPPING, users=f'{{ "{form}" = "full" }}') as served:
+                refused("ann", served, "NT_STATUS_ACCESS_DENIED")
+                expect("staff is a group: write @CORP" in served.log(), served.log()[-800:])
 
     def names() -> None:
         with Served(member, MAPPING):
@@ -284,9 +289,11 @@ def user_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
             found = member.found(account, ATTRIBUTES, "--group")
             expect((found["sid"], found["gid"]) == (staff, 20_101), found)
         done, _ = member.lookup("CORP\\dora", ATTRIBUTES)
-        expect(done.returncode == 2 and "no range of the id mapping covers it" in done.stderr, done)
+        expect(done.returncode == 1 and "has no id: the directory has no `uidNumber`" in done.stderr, done)
         done, _ = member.lookup("CORP\\nobody-there", ATTRIBUTES)
-        expect(done.returncode == 2 and "neither the directory nor the host" in done.stderr, done)
+        expect(done.returncode == 1 and "neither the directory nor the host" in done.stderr, done)
+        done, _ = member.lookup("CORP\\staff", ATTRIBUTES)
+        expect(done.returncode == 1 and "it is a group" in done.stderr, done)
         return f"13 lookups took {time.monotonic() - begun:.1f} s"
 
     def attributes() -> None:

@@ -412,8 +412,8 @@ pub enum DomainCommand {
         #[command(flatten)]
         location: LocationArgs,
     },
-    /// Ask the domain's directory and the host for a user or a group, and show its SID, ids and groups; exit
-    /// status 1 if there is none
+    /// Show the SID, the ids and the groups of a user or a group as the server sees them; exit status 1 if
+    /// there is none, 2 if a source cannot be asked
     Lookup {
         /// Name such as `CORP\\bob` or `bob@corp.example`, SID or uid
         #[arg(value_name = "ACCOUNT")]

@@ -1,4 +1,4 @@
-//! `trunkline domain leave` without a domain controller.
+//! `trunkline domain leave`, `lookup` and the check of a domain's settings without a domain controller.
 
 use rustix::fs::{FlockOperation, flock};
 use testkit::program::ProgramDir;
@@ -29,4 +29,67 @@ fn a_server_leaves_while_nobody_changes_its_keys_and_leaves_nothing_beside_them(
     let beside = state.read_dir().unwrap().map(|entry| entry.unwrap().file_name());
     let beside: Vec<_> = beside.filter(|name| name.to_string_lossy().contains("keytab")).collect();
     assert!(beside.is_empty(), "{beside:?}");
+}
+
+/// The standard error of a command.
+fn said(assert: &assert_cmd::assert::Assert) -> String {
+    String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
+}
+
+/// A configuration of a domain without a keytab, with the user ann.
+fn domain_without_keytab() -> ProgramDir {
+    let program = ProgramDir::new();
+    let state = program.path().join("state");
+    std::fs::create_dir(program.path().join("docs")).unwrap();
+    let text = format!(
+        "[server]\nstate_dir = \"{}\"\n[domain]\nrealm = \"CORP.EXAMPLE\"\nnetbios_name = \"CORP\"\n\
+         domain_sid = \"S-1-5-21-1-2-3\"\nid_mapping = \"rid\"\nid_range = \"3100000000-3100099999\"\n\
+         keytab = \"missing.keytab\"\n[share.docs]\npath = \"docs\"\nusers = {{ ann = \"full\" }}\n",
+        state.display()
+    );
+    program.write("t.toml", &text);
+    program
+        .run_with("user add ann --uid 3000000001 --gid 3000000001 --config t.toml", "a secret\n")
+        .success();
+    program
+}
+
+#[test]
+fn the_check_says_which_log_ons_are_off() {
+    let program = domain_without_keytab();
+    let check = program.run("config check --config t.toml").success();
+    let said = said(&check);
+    assert!(said.contains("warning: no log-ons with tickets: "), "{said}");
+    // Without MIT's library this is the reason.
+    assert!(said.contains("missing.keytab cannot be read") || said.contains("libgssapi-krb5-2"), "{said}");
+    assert!(String::from_utf8_lossy(&check.get_output().stdout).contains("ok: 1 share"));
+}
+
+#[test]
+fn a_lookup_says_by_its_status_whether_there_is_an_account() {
+    let program = domain_without_keytab();
+    let look = |words: &str| program.run(&format!("domain lookup {words} --config t.toml"));
+    let found = look("ann").success();
+    let shown = String::from_utf8_lossy(&found.get_output().stdout).into_owned();
+    assert!(shown.contains("uid        3000000001"), "{shown}");
+    look("3000000001").success();
+    for (account, hint) in [
+        ("no-such-user", "a user of the domain is named CORP\\no-such-user"),
+        ("3200000000", "its ranges are 3100000000-3100099999"),
+        ("OTHER\\bob", "OTHER is no domain of this server"),
+        ("S-1-5-21-9-9-9-1104", "neither of `domain_sid`"),
+    ] {
+        let missing = look(account).code(1);
+        assert!(said(&missing).contains(hint), "{account}: {}", said(&missing));
+    }
+    let unasked = look("CORP\\bob").code(2);
+    assert!(
+        said(&unasked).contains("only the host was asked, and not the directory: "),
+        "{}",
+        said(&unasked)
+    );
+    program.write("none.toml", "[server]\nstate_dir = \"state\"\n");
+    let unasked = program.run("domain lookup bob --config none.toml").code(2);
+    assert!(said(&unasked).contains("no account of a domain has an id"), "{}", said(&unasked));
+    program.run("domain lookup ann --config none.toml").success();
 }

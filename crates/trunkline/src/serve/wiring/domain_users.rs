@@ -84,6 +84,11 @@ impl DomainIds {
         &self.resolver.settings().domains
     }
 
+    /// The reason why the mapping has no id for an account, and what to do.
+    pub fn not_covered(&self, sid: &Sid) -> String {
+        not_covered(self.mapping(), sid)
+    }
+
     fn mapping(&self) -> &IdMapping {
         &self.resolver.settings().mapping
     }
@@ -221,9 +226,6 @@ impl DomainUsers {
         machine: Sid,
         users: &[UserConfig],
     ) -> DomainUsers {
-        if let (Some(_), Err(why)) = (&domain.id_mapping, &ids) {
-            tracing::error!("no log-ons of domain users until a reload: {why}");
-        }
         let netbios_name = domain.netbios_name.as_ref().map(|name| name.value.to_uppercase());
         let local = users.iter().map(|user| (user.identity.sid, user.identity.name.clone())).collect();
         if let Ok(ids) = &ids {
