@@ -351,11 +351,11 @@ pub(super) static ROUTES: [&[Route]; 6] = [
             takes: &[],
             body: Some(""),
             gives: &[
-                (200, "It is in force", ""),
+                (200, "It is in force; `warnings` says which parts have no effect, and why", ""),
                 (400, "What is wrong with it; nothing was changed", "Error"),
             ],
             answer: |_, _, server| match server.reload() {
-                Ok(_) => ApiResponse::ok(&json!({})),
+                Ok(warnings) => ApiResponse::ok(&json!({ "warnings": warnings })),
                 Err(why) => ApiResponse::error(StatusCode::BAD_REQUEST, &why),
             },
         },

@@ -106,7 +106,7 @@ fn what_the_server_does_is_read() {
     is(&ask("GET", "/api/v1/status", "", ""), 200, "\"version\":\"7\"", &[]);
     is(&ask("GET", "/api/v1/workload", "", ""), 200, "\"server_name\":\"W\"", &[]);
     is(&ask("GET", "/api/v1/channels", "", ""), 200, "\"server_name\":\"S\"", &[]);
-    is(&ask("POST", "/api/v1/reload", "", "{}"), 200, "{}", &[]);
+    is(&ask("POST", "/api/v1/reload", "", "{}"), 200, "{\"warnings\":[\"a note\"]}", &[]);
     is(&ask("GET", "/api/v1/reload", "", ""), 405, "POST", &[]);
     is(&ask("GET", "/api/v1/overview/x", "", ""), 404, "/openapi.json", &[]);
     is(&ask("GET", "/etc/passwd", "", ""), 404, "/openapi.json", &[]);
