@@ -237,9 +237,14 @@ impl Open {
         self.claimed.load(Ordering::Acquire)
     }
 
-    /// Whether its name was removed, or goes with the last open.
-    pub(crate) fn is_going(&self) -> bool {
-        self.file.state.lock().is_deleted(self.link.as_ref())
+    /// Whether it is closed when its client is back and does not reclaim it: it outlives the process, or its
+    /// client has marked its name for deletion.
+    pub(crate) fn may_be_unclaimed(&self) -> bool {
+        self.is_kept_for_owner()
+            || self.link.as_ref().is_some_and(|link| {
+                let deleter = self.file.state.lock().deleter(link);
+                deleter.is_some_and(|deleter| deleter.client == self.requester().client)
+            })
     }
 
     /// The time of opening.

@@ -166,33 +166,60 @@ fn who_comes_back_hears_what_was_asked_meanwhile_and_has_the_full_time_to_answer
 #[test]
 fn what_a_client_that_is_back_removes_goes_and_what_it_may_use_again_stays() {
     let world = TestShare::new();
-    let one = world.client(1);
+    let (one, two) = (world.client(1), world.client(2));
     let losses: Arc<Losses> = Arc::default();
     let minute = after(60 * SECOND).mono_ns;
-    let left = [("at-once", 1), ("later", 2), ("used", 3)].map(|(name, key)| {
-        let open = one.open(name).disposition(Disposition::Create).keyed(key, RH).open();
+    let keep = |open: &Arc<Open>, yields| {
         let keeper = Arc::clone(&losses) as Arc<dyn LossListener>;
-        let how = Detached { until_ns: minute, yields: true, keeper, token: open.id() };
-        one.share.detach_open(&open, how, now()).unwrap();
+        let how = Detached { until_ns: minute, yields, keeper, token: open.id() };
+        one.share.detach_open(open, how, now()).unwrap();
+    };
+    let left = [("early", 1), ("later", 2), ("used", 3)].map(|(name, key)| {
+        let open = one.open(name).disposition(Disposition::Create).keyed(key, RH).open();
+        keep(&open, true);
         open
     });
+    let removed_by_two = one.make("theirs");
+    two.remove("theirs");
+    keep(&removed_by_two, false);
     let remove = |name: &str, key, at: Now| {
         let open = one.open(name).access(Rights::DELETE).keyed(key, RH).open();
         done(one.caller(true, at, |caller| one.share.set_delete(caller, &open, true, false, false))).unwrap();
         one.close(&open);
     };
     one.share.client_returned(one.key, &one.identity.sid, after(SECOND));
-    remove("at-once", 1, after(SECOND));
-    assert_eq!(one.names_in(""), ["at-once", "later", "used"]);
+    remove("early", 1, after(6 * SECOND));
+    assert_eq!(one.names_in(""), ["early", "later", "theirs", "used"]);
     assert_eq!(one.share.next_deadline(), Some(after(11 * SECOND).mono_ns));
     one.share.tick(after(11 * SECOND));
-    assert_eq!(one.names_in(""), ["later", "used"]);
+    assert_eq!(one.names_in(""), ["later", "theirs", "used"]);
     assert_eq!(one.share.next_deadline(), Some(minute));
     remove("later", 2, after(20 * SECOND));
-    assert_eq!(one.names_in(""), ["used"]);
+    assert_eq!(one.names_in(""), ["theirs", "used"]);
     assert_eq!(losses.take(), [left[0].id(), left[1].id()]);
-    reclaim(&one, &left[2], after(30 * SECOND)).unwrap();
-    assert!(!left[2].is_detached());
+    // A program may use these again.
+    for open in [&left[2], &removed_by_two] {
+        reclaim(&one, open, after(30 * SECOND)).unwrap();
+        assert!(!open.is_detached());
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_removed_costs_no_handle_in_it() {
+    let world = TestShare::new();
+    let one = world.client(1);
+    let losses: Arc<Losses> = Arc::default();
+    one.make_directory("d");
+    let open = one.open("d/f").disposition(Disposition::Create).keyed(1, RH).open();
+    let keeper = Arc::clone(&losses) as Arc<dyn LossListener>;
+    let how = Detached { until_ns: after(60 * SECOND).mono_ns, yields: true, keeper, token: open.id() };
+    one.share.detach_open(&open, how, now()).unwrap();
+    one.share.client_returned(one.key, &one.identity.sid, after(SECOND));
+    let directory = one.open("d").access(Rights::DELETE).options(Options::DIRECTORY).open();
+    let at = after(5 * SECOND);
+    let refused = one.caller(true, at, |caller| one.share.set_delete(caller, &directory, true, false, false));
+    assert!(matches!(refused, CallResult::Refused(Refusal::NotEmpty)));
+    assert!(open.is_detached() && !open.is_closed());
 }
 
 #[test]

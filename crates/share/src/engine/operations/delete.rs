@@ -111,7 +111,7 @@ impl Share {
             self.end_watches_of(open.file.id);
         }
         if on {
-            self.end_unclaimed_removed(open, caller);
+            self.end_unclaimed_removed(open, caller.cause());
         }
         CallResult::Done(())
     }

@@ -360,6 +360,12 @@ impl FileState {
         })
     }
 
+    /// The requester that has marked a name for deletion.
+    pub fn deleter(&self, link: &Arc<HardLinkedName>) -> Option<Requester> {
+        let entry = self.links.iter().find(|entry| Arc::ptr_eq(&entry.link, link))?;
+        entry.delete.map(|_| entry.deleter)
+    }
+
     /// Stores the node if it has more access than the stored one. Returns the better one.
     pub fn share_node(&mut self, node: Arc<dyn Node>) -> Arc<dyn Node> {
         match &self.node {

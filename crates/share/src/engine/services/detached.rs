@@ -9,7 +9,7 @@
 //! else. It does not know of the opens that it does not reclaim: they were closed while the server was
 //! unreachable, or the reply that created them was lost. Such an open is unclaimed, and is not kept for its
 //! whole time. Linux reclaims other opens only when a program uses them. So these count as unclaimed only if
-//! their name was removed, or if they keep their own client from removing a directory.
+//! the client has removed their name meanwhile.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -232,18 +232,12 @@ impl Share {
     ) -> bool {
         let is_own = |open: &Open| client.is_some() && open.requester().client == client && is_meant(open);
         let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, cause);
-        let is_of_any = |open: &Open| open.is_kept_for_owner() && is_meant(open);
-        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_of_any, cause) | of_its_own
+        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, cause) | of_its_own
     }
 
-    /// Closes unclaimed opens of a file that `client` has just removed.
-    pub(crate) fn end_unclaimed_removed(&self, removed: &Open, caller: &Caller<'_>) {
-        let is_meant = |open: &Open| {
-            open.requester().client == Some(caller.client)
-                && open.file.id == removed.file.id
-                && open.is_going()
-        };
-        self.end_unclaimed(UNCLAIMED_NS, is_meant, caller.cause());
+    /// Closes unclaimed opens of a file whose name was just removed.
+    pub(crate) fn end_unclaimed_removed(&self, removed: &Open, cause: Cause) {
+        self.end_unclaimed(UNCLAIMED_NS, |open| open.file.id == removed.file.id, cause);
     }
 
     /// The time when marked names in a directory are removed that wait only for opens that this owner has not
@@ -252,14 +246,15 @@ impl Share {
         let (sign_ns, opens) = self.persistence().detached().not_taken_up(owner)?;
         let is_going = |open: &Arc<Open>| {
             let link = open.link.as_ref().filter(|link| link.parent_and_name().0.id == directory);
-            link.is_some() && open.file.is_deleted(link)
+            link.is_some() && open.file.is_deleted(link) && open.may_be_unclaimed()
         };
         opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_ITS_OWN_WAY_NS))
     }
 
     fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, cause: Cause) -> bool {
         let (detached, now_ns) = (self.persistence().detached(), cause.now.mono_ns);
-        let unclaimed = detached.unclaimed(now_ns, after_ns).into_iter().filter(|open| is_meant(open));
+        let unclaimed = detached.unclaimed(now_ns, after_ns, is_meant).into_iter();
+        let unclaimed = unclaimed.filter(|open| open.may_be_unclaimed());
         let mut is_any = false;
         for taken in unclaimed.filter_map(|open| detached.take_unclaimed(open.id, now_ns, after_ns)) {
             is_any = true;
@@ -281,7 +276,7 @@ impl Share {
             self.close_lost(taken, now.into());
         }
         if self.persistence().detached().begin_sweep(now.mono_ns) {
-            self.end_unclaimed(UNCLAIMED_NS, |open| open.is_kept_for_owner() || open.is_going(), now.into());
+            self.end_unclaimed(UNCLAIMED_NS, |_| true, now.into());
         }
     }
 

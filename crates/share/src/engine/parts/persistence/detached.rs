@@ -50,6 +50,13 @@ struct AbsentOwner {
     is_swept: bool,
 }
 
+impl AbsentOwner {
+    /// Whether it has been back without a sign for this time.
+    fn is_back(&self, now_ns: u64, after_ns: u64) -> bool {
+        self.sign_ns.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
+    }
+}
+
 impl DetachedOpens {
     fn take(&mut self, id: u64) -> Option<(Arc<Open>, Detached)> {
         let DetachedEntry { open, how, owner } = self.opens.remove(&id)?;
@@ -68,8 +75,7 @@ impl DetachedOpens {
     /// Whether this open's owner has been back without a sign for this time.
     fn is_unclaimed(&self, entry: &DetachedEntry, now_ns: u64, after_ns: u64) -> bool {
         let owner = entry.owner.as_ref().and_then(|owner| self.owners.get(owner));
-        let sign_ns = owner.and_then(|owner| owner.sign_ns);
-        sign_ns.is_some_and(|at| at.saturating_add(after_ns) <= now_ns)
+        owner.is_some_and(|owner| owner.is_back(now_ns, after_ns))
     }
 
     /// When the opens of an owner that is back are looked at next.
@@ -118,11 +124,15 @@ impl DetachedTable {
         Some((sign_ns, theirs.map(|one| Arc::clone(&one.open)).collect()))
     }
 
-    /// The opens whose owners have been back without a sign for this time.
-    pub fn unclaimed(&self, now_ns: u64, after_ns: u64) -> Vec<Arc<Open>> {
+    /// The opens that `is_meant` selects and whose owners have been back without a sign for this time.
+    pub fn unclaimed(&self, now_ns: u64, after_ns: u64, is_meant: impl Fn(&Open) -> bool) -> Vec<Arc<Open>> {
         let kept = self.0.lock();
+        let is_back = |owner: &AbsentOwner| owner.is_back(now_ns, after_ns);
+        if !kept.owners.values().any(is_back) {
+            return Vec::new();
+        }
         let unclaimed = kept.opens.values().filter(|one| kept.is_unclaimed(one, now_ns, after_ns));
-        unclaimed.map(|one| Arc::clone(&one.open)).collect()
+        unclaimed.filter(|one| is_meant(&one.open)).map(|one| Arc::clone(&one.open)).collect()
     }
 
     /// Whether it is time to look at the opens of an owner that is back. Returns true once for each return.
@@ -132,7 +142,7 @@ impl DetachedTable {
             return false;
         }
         for owner in kept.owners.values_mut() {
-            owner.is_swept |= owner.sign_ns.is_some_and(|at| at.saturating_add(UNCLAIMED_NS) <= now_ns);
+            owner.is_swept |= owner.is_back(now_ns, UNCLAIMED_NS);
         }
         true
     }
