@@ -176,6 +176,9 @@ const FORMER_KEYS_S: u32 = 8 * 86_400;
 
 /// A new keytab with the keys of the former one that it lacks and that were replaced a short time ago. None
 /// if it lacks none of these, or if one of the two is damaged. The former keys come first.
+///
+/// MIT's library takes the key of the highest version for the newest one. So keys of an account that was made
+/// anew since, whose versions are higher, are left out. Tickets of theirs are of no use any more.
 pub fn with_former(former: &[u8], new: &[u8], now_s: u32) -> Option<Vec<u8>> {
     let (former, present) = (records(former)?, records(new)?);
     let is_same = |one: &KeytabEntry, other: &KeytabEntry| {
@@ -190,9 +193,10 @@ pub fn with_former(former: &[u8], new: &[u8], now_s: u32) -> Option<Vec<u8>> {
     };
     let is_wanted = |key: &KeytabEntry| {
         let replaced = all().filter(|next| replaces(next, key)).map(|next| next.written).min();
-        let is_of = |there: &KeytabEntry| there.principal == key.principal && there.realm == key.realm;
+        let of = present.iter().map(|(there, _)| there);
+        let of = of.filter(|there| there.principal == key.principal && there.realm == key.realm);
         // A principal without any key there was taken away.
-        present.iter().any(|(there, _)| is_of(there))
+        of.map(|there| there.kvno).max().is_some_and(|newest| key.kvno < newest)
             && !present.iter().any(|(there, _)| is_same(there, key))
             && replaced.is_some_and(|at| now_s.saturating_sub(at) < FORMER_KEYS_S)
     };

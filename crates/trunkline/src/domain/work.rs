@@ -329,6 +329,22 @@ mod tests {
     }
 
     #[test]
+    fn keys_of_an_account_of_before_do_not_come_back_with_higher_versions() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        let now = now_s();
+        std::fs::write(&path, keytab_at(&[(6, now - 7200), (7, now - 3600)])).unwrap();
+        let work = Work::beside(&path, "R").unwrap();
+        std::fs::write(work.keytab(), keytab_at(&[(2, now)])).unwrap();
+        assert_eq!(work.rescue().unwrap(), Some(2));
+        assert_eq!(std::fs::read(&path).unwrap(), keytab_at(&[(2, now)]), "MIT would take 7 for the newest");
+        work.begin_again().unwrap();
+        std::fs::write(work.keytab(), keytab_at(&[(3, now)])).unwrap();
+        work.keep().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), keytab_at(&[(2, now), (3, now)]));
+    }
+
+    #[test]
     fn keys_that_cannot_be_put_in_place_stay_for_the_next_run() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("k");
