@@ -57,10 +57,12 @@ class Member:
         self.inside, self.state = inside, directory / "state"
         self.keytab = self.state / "krb5.keytab"
 
-    def run(self, *words: object, stdin: str = "", preload: Path | None = None) -> subprocess.CompletedProcess[str]:
-        """Run `trunkline domain WORDS`."""
+    def run(self, *words: object, stdin: str = "", preload: Path | None = None, more: dict[str, str] | None = None,
+            ) -> subprocess.CompletedProcess[str]:
+        """Run `trunkline domain WORDS`, with `more` variables."""
         command = [server.program(), "domain", *map(str, words), "--state-dir", str(self.state)]
         variables = {"LD_PRELOAD": str(preload)} if preload else {}
+        variables |= more or {}
         # The preloaded clock is for our program and its children, not for `ip`.
         before = ["env", *(f"{name}={value}" for name, value in variables.items())]
         return subprocess.run(self.inside([*before, *command]), capture_output=True, text=True, timeout=COMMAND_S, input=stdin,
@@ -479,6 +481,15 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
     suite.case("no controller at all", silent)
 
 
+def other_adcli(directory: Path, script: str) -> str:
+    """Return a PATH on which `adcli` runs `script` first, with its words in "$*"."""
+    own = directory / "programs"
+    own.mkdir(exist_ok=True)
+    (own / "adcli").write_text(f'#!/bin/sh\n{script}\nexec {shutil.which("adcli")} "$@"\n')
+    (own / "adcli").chmod(0o755)
+    return f"{own}:{os.environ['PATH']}"
+
+
 def owner_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
     """The accounts and names of others, which no join takes. `member` has joined as FILES$."""
     zone, base = domain.realm.lower(), member.state.parent
@@ -515,6 +526,22 @@ def owner_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
         done = join(other, "--computer-name", "PRINTER", "--host", f"printer.{zone}")
         expect(done.returncode == 0, done)
         expect_whole(other.steps())
+
+    def ended_by_signal() -> None:
+        temporary, killed = base / "temporary", Member(domain.network.inside, base / "killed")
+        temporary.mkdir()
+        for signal in ("TERM", "KILL"):
+            script = f'kill -{signal} "$PPID"\nwhile kill -0 "$PPID"; do sleep 0.05; done 2>&-\nexit 1'
+            path = other_adcli(base, f'ls "$TMPDIR"/trunkline-domain-*/cache >"$TMPDIR/seen"\n{script}')
+            done = killed.run("join", domain.realm, "--password-file", "-", "--computer-name", "KILLED", stdin=PASSWORD,
+                              more={"PATH": path, "TMPDIR": str(temporary)})
+            expect(done.returncode != 0 and (temporary / "seen").read_text() != "", f"{signal}: {done}")
+            left = list(temporary.glob("trunkline-domain-*"))
+            # Nobody hears SIGKILL. The next run removes what it leaves.
+            expect(len(left) == (signal == "KILL"), f"{signal}: {left}")
+            expect("KILLED$" not in domain.tool("computer", "list"), "the account was made")
+        killed.run("join", domain.realm, "--password-file", "-", stdin="wrong", more={"TMPDIR": str(temporary)})
+        expect(not list(temporary.glob("trunkline-domain-*")), "what SIGKILL left is still there")
 
     def other_name() -> None:
         before = member.status()
@@ -596,6 +623,7 @@ def owner_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
 
     suite.case("the account of a controller", controller)
     suite.case("the account of another host", other_host)
+    suite.case("a join that a signal ends", ended_by_signal)
     suite.case("a name of another machine", other_name)
     suite.case("a name that is taken away", lost_name)
     suite.case("a keytab that another program renews", brought)

@@ -251,8 +251,8 @@ impl Examination<'_> {
         let cache = match TicketCache::new(self.of.realm, kdc) {
             Ok(cache) => cache,
             Err(error) => {
-                let seen = format!("{}: {error}", std::env::temp_dir().display());
-                return self.fault("ticket", seen, "make the directory for temporary files writable");
+                let mend = "make the directory for temporary files writable";
+                return self.fault("ticket", error.to_string(), mend);
             }
         };
         let full = format!("{principal}@{}", self.of.realm);

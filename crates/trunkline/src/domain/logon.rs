@@ -93,8 +93,7 @@ impl Logon {
         password: &str,
     ) -> Result<Logon, MembershipError> {
         let kdc = self::controller(realm, controller)?;
-        let failed = |error| MembershipError::Host(std::env::temp_dir(), error);
-        let cache = TicketCache::new(realm, Some(&kdc)).map_err(failed)?;
+        let cache = TicketCache::new(realm, Some(&kdc))?;
         let end = cache.log_on(principal, password)?;
         if !end.is_success {
             return Err(explained("kinit", &end));

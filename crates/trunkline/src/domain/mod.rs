@@ -7,7 +7,7 @@
 //! [`search`] asks the directory for an account and for the domain itself, and [`permission`] says what a
 //! join may do there. [`logon`] is an administrator who does it.
 //! [`keytab`] reads the list of the server's keys, and [`work`] replaces them. [`program`] runs `adcli`,
-//! `kinit` and `kvno`.
+//! `kinit` and `kvno`, and [`ticket`] keeps their tickets in a directory that [`scratch`] makes.
 
 pub mod accounts;
 pub mod controllers;
@@ -22,6 +22,7 @@ pub mod logon;
 pub mod membership;
 pub mod permission;
 pub mod program;
+mod scratch;
 pub mod search;
 pub mod ticket;
 pub mod work;

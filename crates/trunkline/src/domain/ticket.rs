@@ -1,22 +1,25 @@
 //! Gets tickets by MIT's programs, to see whether the KDC and the keytab agree.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use super::controllers::{Kdc, krb5_conf};
+use super::membership::MembershipError;
 use super::program::{KINIT, KVNO, ProgramEnd, ProgramError};
+use super::scratch::ScratchDir;
 
 /// The longest run of one program.
 const LIMIT: Duration = Duration::from_secs(10);
+/// The lifetime of an administrator's ticket. Two runs of `adcli` take less, and clocks may be 5 minutes
+/// apart.
+const LIFETIME: &str = "10m";
 
 /// A credential cache of its own, with a krb5.conf that begins with the KDC that answered. Both are removed
 /// with the value.
 #[derive(Debug)]
 pub struct TicketCache {
-    directory: PathBuf,
+    _directory: ScratchDir,
     /// The name of the cache, such as `FILE:/tmp/cache`.
     name: String,
     variables: Vec<(&'static str, OsString)>,
@@ -26,20 +29,19 @@ impl TicketCache {
     /// An empty cache. `kdc` is asked first, so that no program waits for a dead one.
     ///
     /// # Errors
-    /// The host's error.
-    pub fn new(realm: &str, kdc: Option<&Kdc>) -> std::io::Result<TicketCache> {
-        let directory = std::env::temp_dir().join(format!("trunkline-domain-{}", std::process::id()));
-        DirBuilder::new().mode(0o700).create(&directory)?;
+    /// The host's.
+    pub fn new(realm: &str, kdc: Option<&Kdc>) -> Result<TicketCache, MembershipError> {
+        let directory = ScratchDir::new(&std::env::temp_dir())?;
         let mut configuration = krb5_conf();
         if let Some(address) = kdc.and_then(|kdc| kdc.address) {
-            let file = directory.join("krb5.conf");
+            let file = directory.path().join("krb5.conf");
             let text = format!("[realms]\n  {realm} = {{\n    kdc = {address}\n  }}\n");
-            std::fs::write(&file, text)?;
+            std::fs::write(&file, text).map_err(|error| MembershipError::Host(file.clone(), error))?;
             configuration = [file.as_os_str(), ":".as_ref(), &configuration].into_iter().collect();
         }
-        let name = format!("FILE:{}", directory.join("cache").display());
+        let name = format!("FILE:{}", directory.path().join("cache").display());
         let variables = vec![("KRB5_CONFIG", configuration), ("KRB5CCNAME", name.clone().into())];
-        Ok(TicketCache { directory, name, variables })
+        Ok(TicketCache { _directory: directory, name, variables })
     }
 
     /// The name of the cache, such as `FILE:/tmp/cache`.
@@ -52,7 +54,8 @@ impl TicketCache {
     /// # Errors
     /// [`ProgramError`]
     pub fn log_on(&self, principal: &str, password: &str) -> Result<ProgramEnd, ProgramError> {
-        KINIT.run(&[principal.into()], &self.variables, &format!("{password}\n"), LIMIT)
+        let words = ["-l".into(), LIFETIME.into(), principal.into()];
+        KINIT.run(&words, &self.variables, &format!("{password}\n"), LIMIT)
     }
 
     /// Gets a ticket for a service.
@@ -79,12 +82,5 @@ impl TicketCache {
     pub fn service(&self, keytab: &Path, principal: &str) -> Result<ProgramEnd, ProgramError> {
         let words = ["-k".into(), keytab.as_os_str().to_owned(), principal.into()];
         KVNO.run(&words, &self.variables, "", LIMIT)
-    }
-}
-
-impl Drop for TicketCache {
-    fn drop(&mut self) {
-        // What is left are files of a temporary directory.
-        let _ = std::fs::remove_dir_all(&self.directory);
     }
 }
