@@ -47,7 +47,12 @@ impl Keytab {
     /// [`KeytabError`]
     pub fn read(path: &Path) -> Result<Keytab, KeytabError> {
         let bytes = std::fs::read(path).map_err(|error| KeytabError::Host(path.to_owned(), error))?;
-        parse(&bytes).ok_or_else(|| KeytabError::Damaged(path.to_owned()))
+        Keytab::parse(&bytes).ok_or_else(|| KeytabError::Damaged(path.to_owned()))
+    }
+
+    /// The keys of a keytab. None if the bytes are not a whole keytab of version 2.
+    pub fn parse(bytes: &[u8]) -> Option<Keytab> {
+        Some(Keytab { entries: records(bytes)?.into_iter().map(|(entry, _)| entry).collect() })
     }
 
     /// The keys of a realm.
@@ -147,11 +152,6 @@ impl<'a> KeytabReader<'a> {
 /// The first bytes of a keytab of version 2.
 const VERSION: [u8; 2] = [5, 2];
 
-/// The keys of a keytab. None if the bytes are not a whole keytab of version 2.
-fn parse(bytes: &[u8]) -> Option<Keytab> {
-    Some(Keytab { entries: records(bytes)?.into_iter().map(|(entry, _)| entry).collect() })
-}
-
 /// The keys of a keytab, each with its record as it is in the file.
 fn records(bytes: &[u8]) -> Option<Vec<(KeytabEntry, &[u8])>> {
     let mut file = KeytabReader(bytes.strip_prefix(&VERSION)?);
@@ -250,7 +250,7 @@ mod tests {
             &record(&["cifs", "FILES.R.EXAMPLE"], 301, true),
         ]
         .concat();
-        let keytab = parse(&bytes).unwrap();
+        let keytab = Keytab::parse(&bytes).unwrap();
         let kvnos: Vec<u32> = keytab.entries.iter().map(|entry| entry.kvno).collect();
         assert_eq!(kvnos, [300, 2, 301]);
         assert_eq!(keytab.server_names(), ["files.r.example"]);
@@ -270,24 +270,26 @@ mod tests {
         };
         let (before, now) =
             (keys(&["FILES$", "cifs/files", "cifs/nas"], 2), keys(&["FILES$", "cifs/files"], 3));
-        let keytab = parse(&[&[5, 2][..], &before, &now].concat()).unwrap();
+        let keytab = Keytab::parse(&[&[5, 2][..], &before, &now].concat()).unwrap();
         assert_eq!(keytab.server_names(), ["files", "nas"]);
         assert_eq!(keytab.current().server_names(), ["files"]);
-        let brought = parse(&[&[5, 2][..], &keys(&["cifs/a"], 2), &keys(&["cifs/b"], 3)].concat()).unwrap();
+        let brought =
+            Keytab::parse(&[&[5, 2][..], &keys(&["cifs/a"], 2), &keys(&["cifs/b"], 3)].concat()).unwrap();
         assert_eq!(brought.current().server_names(), ["a", "b"], "each service counts alone");
     }
 
     #[test]
     fn a_cut_file_is_refused_and_nothing_panics() {
         let whole = [&[5, 2][..], &record(&["cifs", "a"], 1, true), &record(&["b"], 2, true)].concat();
-        let ends: Vec<usize> = (0..=whole.len()).filter(|end| parse(&whole[..*end]).is_some()).collect();
+        let ends: Vec<usize> =
+            (0..=whole.len()).filter(|end| Keytab::parse(&whole[..*end]).is_some()).collect();
         // The ends of the header and of each record.
         assert_eq!(ends.len(), 3, "{ends:?}");
         for at in 0..whole.len() {
             for flip in [0x01, 0x80, 0xff] {
                 let mut bytes = whole.clone();
                 bytes[at] ^= flip;
-                let _ = parse(&bytes);
+                let _ = Keytab::parse(&bytes);
             }
         }
     }

@@ -66,6 +66,9 @@ pub enum MembershipError {
     /// The host's error.
     #[error("{}: {}", .0.display(), crate::config::os_error(.1))]
     Host(PathBuf, std::io::Error),
+    /// Another user may have put this beside the keytab.
+    #[error("{}: it is {}; remove it, and try again", .0.display(), .1)]
+    NotOwn(PathBuf, &'static str),
     /// Another command changes the keytab.
     #[error("another `trunkline domain join`, `renew` or `leave` changes {}; wait for its end", .0.display())]
     Busy(PathBuf),
@@ -154,7 +157,7 @@ impl Adcli {
     fn run_on(self, work: &Work, action: &str, words: Vec<OsString>) -> Result<ProgramEnd, MembershipError> {
         match self.run(action, words) {
             Ok(end) => {
-                Keytab::read(work.keytab())?;
+                work.check()?;
                 work.keep()?;
                 Ok(end)
             }

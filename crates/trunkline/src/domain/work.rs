@@ -2,17 +2,23 @@
 //!
 //! The server never reads half of a keytab: [`Work::keep`] puts a whole one in its place. Keys that the
 //! directory has already are never lost, not even if this program dies: [`Work::rescue`].
+//!
+//! The directory of the keytab may belong to the server's user, while root runs this. So no link is followed
+//! there, and the next version is written by the descriptor of a directory that nobody else may change.
 
 use std::fmt;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::fs::{DirBuilder, File, Permissions};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
-use super::keytab::{self, Keytab, KeytabEntry};
+use super::keytab::{self, Keytab, KeytabEntry, KeytabError};
 use super::membership::MembershipError;
 
 /// A directory beside a keytab, for one program at a time. It is removed with the value, unless it has new
@@ -20,11 +26,14 @@ use super::membership::MembershipError;
 #[derive(Debug)]
 pub struct Work {
     directory: PathBuf,
+    /// The same keytab by a descriptor, also for programs that this one starts.
     keytab: PathBuf,
     target: PathBuf,
     realm: String,
     leftover: Option<Leftover>,
     is_removed: bool,
+    /// The directory, also if its name leads elsewhere by now.
+    _opened: File,
     /// Its lock keeps other programs away until the value is dropped.
     _lock: File,
 }
@@ -68,14 +77,38 @@ fn beside(target: &Path, purpose: &str) -> PathBuf {
     target.with_file_name(format!(".{name}.{purpose}"))
 }
 
+/// Opens a file in a directory that another user may own. A link is refused.
+fn open_file(path: &Path, flags: OFlags) -> Result<File, MembershipError> {
+    let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    open(path, flags, Mode::RUSR | Mode::WUSR).map(File::from).map_err(|error| match error {
+        Errno::LOOP => MembershipError::NotOwn(path.to_owned(), "a link, which this command does not follow"),
+        other => MembershipError::Host(path.to_owned(), other.into()),
+    })
+}
+
+/// Opens the directory of the next version, which nobody else may change. Programs that this one starts
+/// inherit the descriptor.
+fn open_directory(path: &Path) -> Result<File, MembershipError> {
+    let not_own =
+        || MembershipError::NotOwn(path.to_owned(), "no directory that this user alone may use (mode 700)");
+    let opened = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW, Mode::empty());
+    let directory = opened.map(File::from).map_err(|error| match error {
+        Errno::NOTDIR | Errno::LOOP | Errno::ACCESS => not_own(),
+        other => MembershipError::Host(path.to_owned(), other.into()),
+    })?;
+    let of = directory.metadata().map_err(|error| MembershipError::Host(path.to_owned(), error))?;
+    match of.uid() == geteuid().as_raw() && of.mode() & 0o077 == 0 {
+        true => Ok(directory),
+        false => Err(not_own()),
+    }
+}
+
 /// Takes the lock beside a keytab.
 fn lock(target: &Path) -> Result<File, MembershipError> {
     let path = beside(target, "lock");
     let failed = |error: std::io::Error| MembershipError::Host(path.clone(), error);
     loop {
-        let mut options = OpenOptions::new();
-        let opened = options.write(true).create(true).truncate(false).mode(0o600).open(&path);
-        let file = opened.map_err(failed)?;
+        let file = open_file(&path, OFlags::WRONLY | OFlags::CREATE)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             Errno::WOULDBLOCK => MembershipError::Busy(target.to_owned()),
             other => failed(other.into()),
@@ -83,7 +116,7 @@ fn lock(target: &Path) -> Result<File, MembershipError> {
         // The holder before may have removed the file, as [`Work::remove`] does. Another program then locks a
         // new one.
         let own = file.metadata().map_err(failed)?;
-        if path.metadata().is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
+        if path.symlink_metadata().is_ok_and(|there| (there.dev(), there.ino()) == (own.dev(), own.ino())) {
             return Ok(file);
         }
     }
@@ -92,14 +125,14 @@ fn lock(target: &Path) -> Result<File, MembershipError> {
 impl Work {
     /// Whether a program has worked beside this keytab, so that something of it may be there.
     pub fn has_been_beside(target: &Path) -> bool {
-        beside(target, "lock").exists()
+        beside(target, "lock").symlink_metadata().is_ok()
     }
 
     /// Begins the next version of a keytab with its keys. If a program died after it had new keys of the
     /// realm, they are in the keytab now.
     ///
     /// # Errors
-    /// [`MembershipError::Busy`], or the host's.
+    /// [`MembershipError::Busy`], [`MembershipError::NotOwn`], or the host's.
     pub fn beside(target: &Path, realm: &str) -> Result<Work, MembershipError> {
         let failed = |path: &Path, error| MembershipError::Host(path.to_owned(), error);
         let lock = lock(target)?;
@@ -110,10 +143,18 @@ impl Work {
             }
             created => created.is_err(),
         };
-        let keytab = directory.join("keytab");
-        let (target, realm) = (target.to_owned(), realm.to_owned());
-        let mut work =
-            Work { directory, keytab, target, realm, leftover: None, is_removed: false, _lock: lock };
+        let opened = open_directory(&directory)?;
+        let keytab = PathBuf::from(format!("/proc/self/fd/{}/keytab", opened.as_raw_fd()));
+        let mut work = Work {
+            directory,
+            keytab,
+            target: target.to_owned(),
+            realm: realm.to_owned(),
+            leftover: None,
+            is_removed: false,
+            _opened: opened,
+            _lock: lock,
+        };
         let rescued = work.rescue()?;
         work.leftover = match rescued {
             Some(kvno) => Some(Leftover::Keys(kvno, work.target.clone())),
@@ -128,14 +169,45 @@ impl Work {
     /// # Errors
     /// The host's.
     pub fn begin_again(&self) -> Result<(), MembershipError> {
-        match Keytab::read(&self.target).is_ok() {
-            true => std::fs::copy(&self.target, &self.keytab).map(|_| ()),
-            false => match std::fs::remove_file(&self.keytab) {
+        let former = self.former()?.filter(|bytes| Keytab::parse(bytes).is_some());
+        match former {
+            Some(bytes) => std::fs::write(&self.keytab, bytes),
+            None => match std::fs::remove_file(&self.keytab) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
                 _ => Ok(()),
             },
         }
-        .map_err(|error| MembershipError::Host(self.keytab.clone(), error))
+        .map_err(|error| MembershipError::Host(self.shown(), error))
+    }
+
+    /// The keytab to replace, if there is one.
+    fn former(&self) -> Result<Option<Vec<u8>>, MembershipError> {
+        let mut file = match open_file(&self.target, OFlags::RDONLY | OFlags::NONBLOCK) {
+            Err(MembershipError::Host(_, error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            opened => opened?,
+        };
+        let mut bytes = Vec::new();
+        let read = file.read_to_end(&mut bytes);
+        read.map_err(|error| MembershipError::Host(self.target.clone(), error))?;
+        Ok(Some(bytes))
+    }
+
+    /// The next version by its name, for messages.
+    fn shown(&self) -> PathBuf {
+        self.directory.join("keytab")
+    }
+
+    /// Checks that the next version is a whole keytab.
+    ///
+    /// # Errors
+    /// [`KeytabError`]
+    pub fn check(&self) -> Result<(), KeytabError> {
+        Keytab::read(&self.keytab).map(|_| ()).map_err(|error| match error {
+            KeytabError::Host(_, error) => KeytabError::Host(self.shown(), error),
+            KeytabError::Damaged(_) => KeytabError::Damaged(self.shown()),
+        })
     }
 
     /// The remains that were there.
@@ -181,8 +253,9 @@ impl Work {
     /// The version of keys that the keytab there lacks. They are newer by the version, or by the time for an
     /// account that was made anew. Each principal counts its own versions.
     fn new_version(&self) -> Option<u32> {
-        let read = |path: &Path| Keytab::read(path).unwrap_or_default().of_realm(&self.realm);
-        let (there, here) = (read(&self.target), read(&self.keytab));
+        let of = |keytab: Option<Keytab>| keytab.unwrap_or_default().of_realm(&self.realm);
+        let there = of(self.former().ok().flatten().and_then(|bytes| Keytab::parse(&bytes)));
+        let here = of(Keytab::read(&self.keytab).ok());
         let last_written = there.entries.iter().map(|key| key.written).max();
         let is_new = |key: &&KeytabEntry| {
             let of = there.of(&key.principal);
@@ -195,14 +268,14 @@ impl Work {
 
     /// Adds keys of before for which clients still have tickets. `adcli` keeps those of one version, however
     /// young the others are.
-    fn add_former_keys(&self) -> std::io::Result<()> {
+    fn add_former_keys(&self) -> Result<(), MembershipError> {
         // A first keytab has nothing before it.
-        let Ok(former) = std::fs::read(&self.target) else { return Ok(()) };
-        let new = std::fs::read(&self.keytab)?;
-        match keytab::with_former(&former, &new, now_s()) {
-            Some(both) => std::fs::write(&self.keytab, both),
-            None => Ok(()),
-        }
+        let Some(former) = self.former()? else { return Ok(()) };
+        let added = std::fs::read(&self.keytab).and_then(|new| {
+            let both = keytab::with_former(&former, &new, now_s());
+            both.map_or(Ok(()), |both| std::fs::write(&self.keytab, both))
+        });
+        added.map_err(|error| MembershipError::Host(self.shown(), error))
     }
 
     /// Puts the keytab in its place, with the owner and the mode of the one there. A new one is for the owner
@@ -213,17 +286,18 @@ impl Work {
     pub fn keep(&self) -> Result<(), MembershipError> {
         let path = &self.target;
         let failed = |error| MembershipError::Host(path.clone(), error);
-        self.add_former_keys().map_err(failed)?;
+        self.add_former_keys()?;
         let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let (owner, mode) = match path.metadata() {
+        let (owner, mode) = match path.symlink_metadata() {
             // A keytab that everybody could read was a mistake.
             Ok(there) if there.mode() & 0o007 == 0 => (there.clone(), there.mode() & 0o660),
             Ok(there) => (there, 0o600),
             Err(_) => (above.metadata().map_err(failed)?, 0o600),
         };
-        std::fs::set_permissions(&self.keytab, Permissions::from_mode(mode)).map_err(failed)?;
-        std::os::unix::fs::chown(&self.keytab, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
-        File::open(&self.keytab).and_then(|file| file.sync_all()).map_err(failed)?;
+        let file = File::open(&self.keytab).map_err(failed)?;
+        file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
+        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
+        file.sync_all().map_err(failed)?;
         std::fs::rename(&self.keytab, path).map_err(failed)?;
         File::open(above).and_then(|directory| directory.sync_all()).map_err(failed)
     }
@@ -260,13 +334,69 @@ mod tests {
         keytab_of(kvno, 0)
     }
 
+    /// The directory that a run of before has left.
+    fn make_left(path: &Path) {
+        DirBuilder::new().mode(0o700).create(path).unwrap();
+    }
+
+    #[test]
+    fn no_link_is_followed_and_no_directory_of_others_is_used() {
+        use std::os::unix::fs::symlink;
+        let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (path, new) = (directory.path().join("k"), directory.path().join(".k.new"));
+        let (other, lock) = (elsewhere.path().join("keytab"), directory.path().join(".k.lock"));
+        std::fs::write(&other, keytab(9)).unwrap();
+        let refused = |at: &Path, word: &str| {
+            let why = Work::beside(&path, "R").unwrap_err();
+            let text = why.to_string();
+            assert!(matches!(&why, MembershipError::NotOwn(path, _) if path == at), "{text}");
+            assert!(text.contains(word) && text.contains("remove it"), "{text}");
+            assert_eq!(std::fs::read(&other).unwrap(), keytab(9));
+            assert_eq!(other.metadata().unwrap().nlink(), 1);
+        };
+        symlink(elsewhere.path(), &new).unwrap();
+        refused(&new, "mode 700");
+        std::fs::remove_file(&new).unwrap();
+        make_left(&new);
+        std::fs::set_permissions(&new, Permissions::from_mode(0o770)).unwrap();
+        refused(&new, "mode 700");
+        std::fs::remove_dir(&new).unwrap();
+        std::fs::remove_file(&lock).unwrap();
+        symlink(elsewhere.path().join("none"), &lock).unwrap();
+        refused(&lock, "a link");
+        assert!(!elsewhere.path().join("none").exists());
+        std::fs::remove_file(&lock).unwrap();
+        symlink(&other, &path).unwrap();
+        refused(&path, "a link");
+    }
+
+    #[test]
+    fn a_directory_that_is_exchanged_for_a_link_meanwhile_changes_nothing() {
+        let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (path, new) = (directory.path().join("k"), directory.path().join(".k.new"));
+        let work = Work::beside(&path, "R").unwrap();
+        std::fs::rename(&new, directory.path().join("away")).unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), &new).unwrap();
+        // As `adcli` writes it.
+        let copied = std::process::Command::new("sh")
+            .args(["-c", "printf '\\005\\002' >\"$0\""])
+            .arg(work.keytab())
+            .status();
+        assert!(copied.unwrap().success());
+        work.check().unwrap();
+        work.keep().unwrap();
+        drop(work);
+        assert_eq!(std::fs::read(&path).unwrap(), [5, 2]);
+        assert_eq!(elsewhere.path().read_dir().unwrap().count(), 0);
+    }
+
     #[test]
     fn keys_of_a_run_that_died_with_this_program_are_found() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("k");
         for (there, left, expected) in [(3, 4, 4), (3, 3, 3), (3, 2, 3)] {
             std::fs::write(&path, keytab(there)).unwrap();
-            std::fs::create_dir(directory.path().join(".k.new")).unwrap();
+            make_left(&directory.path().join(".k.new"));
             std::fs::write(directory.path().join(".k.new/keytab"), keytab(left)).unwrap();
             let work = Work::beside(&path, "R").unwrap();
             assert_eq!(std::fs::read(&path).unwrap(), keytab(expected), "{there}, {left}");
@@ -281,7 +411,7 @@ mod tests {
         let (path, new) = (directory.path().join("k"), directory.path().join(".k.new"));
         std::fs::write(&path, keytab(3)).unwrap();
         let begin = |left: &[u8]| {
-            std::fs::create_dir(&new).unwrap();
+            make_left(&new);
             std::fs::write(new.join("keytab"), left).unwrap();
             Work::beside(&path, "R").unwrap().leftover().cloned()
         };

@@ -1,5 +1,7 @@
 //! `trunkline domain leave`, `lookup` and the check of a domain's settings without a domain controller.
 
+use std::os::unix::fs::DirBuilderExt;
+
 use rustix::fs::{FlockOperation, flock};
 use testkit::program::ProgramDir;
 
@@ -13,7 +15,7 @@ fn a_server_leaves_while_nobody_changes_its_keys_and_leaves_nothing_beside_them(
         format!("[server]\nstate_dir = \"{dir}\"\n[domain]\nrealm = \"R.EXAMPLE\"\nkeytab = \"{keytab}\"\n");
     program.write("t.toml", &text);
     program.run_with("user add ann --config t.toml", "a secret\n").success();
-    std::fs::create_dir_all(state.join(".krb5.keytab.new")).unwrap();
+    std::fs::DirBuilder::new().mode(0o700).create(state.join(".krb5.keytab.new")).unwrap();
     let lock = std::fs::File::create(state.join(".krb5.keytab.lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let leave = || program.run("domain leave --keep-account --config t.toml");
