@@ -408,8 +408,14 @@ def directory_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> No
 
     def old_keys() -> None:
         domain.tool("user", "setpassword", "FILES$", "--newpassword=Another-pass-9")
-        expect_fault(member.steps(), "ticket", "not those of the realm any more", "trunkline domain join")
-        join("--name", alias)
+        expect_fault(member.steps(), "ticket", "not those of the realm any more", "trunkline domain join", "--take-over")
+        # Only the key proves that the account is the server's still.
+        done = member.run("join", domain.realm, "--password-file", "-", "--host", host, stdin=PASSWORD)
+        expect(done.returncode == 2 and "Preauthentication failed" in done.stderr and "--take-over" in done.stderr, done)
+        done = member.run("leave", "--password-file", "-", stdin=PASSWORD)
+        expect(done.returncode == 2 and "Preauthentication failed" in done.stderr and "--keep-account" in done.stderr, done)
+        expect("FILES$" in domain.tool("computer", "list") and member.keytab.exists(), "the account of another host is gone")
+        join("--take-over", "--name", alias)
         expect_whole(member.steps())
 
     def lost_keytab() -> None:
@@ -613,6 +619,9 @@ def owner_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
         expect("PRINTER$" in domain.tool("computer", "list") and other.keytab.exists(), "half of it was left")
         done = other.run("leave", "--password-file", "-", stdin="\n")
         expect(done.returncode == 2 and "is empty" in done.stderr, done)
+        # The other program has renewed the key of the account.
+        done = other.run("leave", "--password-file", "-", stdin=PASSWORD)
+        expect(done.returncode == 2 and "--keep-account" in done.stderr and "PRINTER$" in domain.tool("computer", "list"), done)
         # As after a run that was killed between the account and the settings.
         domain.tool("computer", "delete", "PRINTER")
         # The settings are the running server's.

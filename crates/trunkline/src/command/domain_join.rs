@@ -328,7 +328,7 @@ fn remove_account(
     account: &str,
 ) -> anyhow::Result<()> {
     let logon = log_on(logon, config, realm, None, None)?;
-    match membership::leave(realm, account, &logon)? {
+    match membership::leave(realm, account, &own_keytab(config)?, &logon)? {
         true => output::line(format_args!("account {account} removed from {realm}")),
         false => note(format_args!("{realm} has no account {account} any more")),
     }

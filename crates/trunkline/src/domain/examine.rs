@@ -342,7 +342,11 @@ impl Examination<'_> {
     /// renewal.
     fn rejoin(&self, principal: &str) -> String {
         match self.is_directory {
-            true => format!("`trunkline domain join {}` again, which makes new ones", self.of.realm),
+            true => format!(
+                "if no other host has taken the account over, `trunkline domain join {} --take-over`, which \
+                 makes new ones",
+                self.of.realm
+            ),
             false => self.renew(principal),
         }
     }

@@ -3,11 +3,13 @@
 
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 
 use identity::ldap::{DomainController, LdapTls};
 
 use super::controllers::{self, Kdc, KdcSource, Kdcs};
 use super::membership::{MembershipError, explained};
+use super::permission::KeyVerdict;
 use super::search::{CachedTickets, DirectorySearch, service_of};
 use super::skew;
 use super::ticket::TicketCache;
@@ -114,6 +116,14 @@ impl Logon {
     /// The option by which `adcli` acts as the administrator.
     pub fn word(&self) -> OsString {
         format!("--login-ccache={}", self.cache.name()).into()
+    }
+
+    /// Asks the controller whether an account (`FILES$`) has the newest key of a keytab.
+    pub fn verdict_on(&self, keytab: &Path, account: &str) -> KeyVerdict {
+        match self.cache.try_key(keytab, &format!("{account}@{}", self.realm)) {
+            Ok(end) => KeyVerdict::of(&end),
+            Err(error) => KeyVerdict::Refused(error.to_string()),
+        }
     }
 
     /// A connection to the directory, within TLS if there are settings for it.

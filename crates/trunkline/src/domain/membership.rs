@@ -12,7 +12,7 @@ use super::controllers;
 use super::directory::MachineAccount;
 use super::keytab::{Keytab, KeytabError};
 use super::logon::{self, Logon};
-use super::permission::{self, EarlierJoin};
+use super::permission::{self, EarlierJoin, KeyVerdict};
 use super::program::{ADCLI, Program, ProgramEnd, ProgramError};
 use super::search::{DirectorySearch, DomainIdentity};
 use super::work::{Leftover, Work};
@@ -250,7 +250,8 @@ fn check(join: &Join<'_>) -> Result<DomainIdentity, MembershipError> {
     }
     let account = format!("{}$", join.computer);
     if let Some(entry) = search.account(&account).map_err(MembershipError::Directory)? {
-        permission::check_account(&entry, join.earlier, join.may_take_over).map_err(refused)?;
+        let key = |account: &str| join.logon.verdict_on(join.work.target(), account);
+        permission::check_account(&entry, join.earlier, join.may_take_over, key).map_err(refused)?;
     }
     let own = [join.host.to_owned(), join.computer.to_lowercase()];
     let principals = permission::principals(&[&own, join.aliases].concat(), &SERVICES);
@@ -338,11 +339,19 @@ pub fn learn(
     DirectorySearch::begin(&machine, realm, tls, &[])?.domain()
 }
 
-/// Removes the machine account from an Active Directory domain. Returns whether it was there.
+/// Removes the machine account from an Active Directory domain, if it has the key of the keytab still.
+/// Returns whether it was there.
 ///
 /// # Errors
 /// The reason. The account is still there then.
-pub fn leave(realm: &str, account: &str, logon: &Logon) -> Result<bool, MembershipError> {
+pub fn leave(realm: &str, account: &str, keytab: &Path, logon: &Logon) -> Result<bool, MembershipError> {
+    if let KeyVerdict::Refused(said) = logon.verdict_on(keytab, account) {
+        return Err(MembershipError::NotAllowed(format!(
+            "the KDC refuses the key that this server has of {account} ({said}), so another host may have \
+             taken the account over; if it is this server's, `trunkline domain join {realm} --take-over` \
+             makes new keys first"
+        )));
+    }
     let mut words = domain_words(realm, logon.controller());
     words.extend([logon.word(), account.trim_end_matches('$').into()]);
     match HOST_ADCLI.run("delete-computer", words) {

@@ -6,12 +6,37 @@
 
 use identity::ldap::message::LdapEntry;
 
+use super::program::ProgramEnd;
+
 /// Bits of `userAccountControl` (MS-SAMR 2.2.1.12).
 const WORKSTATION_TRUST: u32 = 0x1000;
 /// The account of a domain controller, and that of one that only reads.
 const CONTROLLER: u32 = 0x2000 | 0x0400_0000;
 /// The groups of the domain's controllers (MS-DTYP 2.4.2.4): those that write, and those that only read.
 const CONTROLLER_GROUPS: [u32; 2] = [516, 521];
+
+/// The verdict of a KDC on the key of a machine account.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyVerdict {
+    /// The account has this key.
+    Valid,
+    /// There is no such account.
+    NoAccount,
+    /// It refuses the key, in the words of `kinit`. Another host may have joined with the account since.
+    Refused(String),
+}
+
+impl KeyVerdict {
+    /// The verdict in the words of `kinit`.
+    pub fn of(end: &ProgramEnd) -> KeyVerdict {
+        let said = end.last_words();
+        match end.is_success {
+            true => KeyVerdict::Valid,
+            false if said.contains("not found in Kerberos database") => KeyVerdict::NoAccount,
+            false => KeyVerdict::Refused(said.strip_prefix("kinit: ").unwrap_or(said).to_owned()),
+        }
+    }
+}
 
 /// The earlier membership of this state directory in the domain.
 #[derive(Debug, Clone, Default)]
@@ -23,23 +48,45 @@ pub struct EarlierJoin {
 }
 
 impl EarlierJoin {
-    /// Whether the account is the one that this state directory has joined with. If the keytab is lost, the
-    /// host name of the account tells.
-    fn owns(&self, entry: &LdapEntry) -> bool {
+    /// Checks that the account is the one that this state directory has joined with. Another host may have
+    /// taken it over since, so the key has to prove it. If the keytab is lost, the host name of the account
+    /// tells.
+    fn check(&self, entry: &LdapEntry, key: impl FnOnce(&str) -> KeyVerdict) -> Result<(), String> {
         let name = entry.text("sAMAccountName").unwrap_or_default();
         let host = entry.text("dNSHostName").unwrap_or_default().to_lowercase();
-        match &self.account {
-            Some(account) => account.eq_ignore_ascii_case(name),
-            None => self.names.contains(&host),
-        }
+        let said = match &self.account {
+            Some(account) if account.eq_ignore_ascii_case(name) => match key(account) {
+                KeyVerdict::Valid => return Ok(()),
+                KeyVerdict::NoAccount => "the KDC does not know it".to_owned(),
+                KeyVerdict::Refused(said) => said,
+            },
+            None if self.names.contains(&host) => return Ok(()),
+            _ => {
+                return Err("this server did not join with it; give the server another name by \
+                            --computer-name; if the account is this server's or nobody's, --take-over \
+                            replaces its password"
+                    .to_owned());
+            }
+        };
+        Err(format!(
+            "the KDC refuses the key that this server has of it ({said}), so another host may have taken it \
+             over; if the account is this server's, --take-over replaces its password; if not, `trunkline \
+             domain leave --keep-account`, and join by another --computer-name"
+        ))
     }
 }
 
-/// Checks that a join may replace the password of an account of the directory.
+/// Checks that a join may replace the password of an account of the directory. `key` asks the KDC whether an
+/// account has the key of the earlier join.
 ///
 /// # Errors
 /// Whose account it is, and what to do.
-pub fn check_account(entry: &LdapEntry, earlier: &EarlierJoin, may_take_over: bool) -> Result<(), String> {
+pub fn check_account(
+    entry: &LdapEntry,
+    earlier: &EarlierJoin,
+    may_take_over: bool,
+    key: impl FnOnce(&str) -> KeyVerdict,
+) -> Result<(), String> {
     let name = entry.text("sAMAccountName").unwrap_or_default();
     let bits = entry.number("userAccountControl").unwrap_or(0);
     let group = entry.number("primaryGroupID").unwrap_or(0);
@@ -56,16 +103,13 @@ pub fn check_account(entry: &LdapEntry, earlier: &EarlierJoin, may_take_over: bo
             entry.name
         ));
     }
-    if may_take_over || earlier.owns(entry) {
+    if may_take_over {
         return Ok(());
     }
     let host = entry.text("dNSHostName").map_or_else(String::new, |host| format!(" for the host {host}"));
-    Err(format!(
-        "the domain has the account {name} already{host} ({}), and this server did not join with it; give \
-         the server another name by --computer-name; if the account is this server's or nobody's, \
-         --take-over replaces its password",
-        entry.name
-    ))
+    let of =
+        |why: String| format!("the domain has the account {name} already{host} ({}), and {why}", entry.name);
+    earlier.check(entry, key).map_err(of)
 }
 
 /// The principals by which a name belongs to an account. Each machine has `host/NAME`, which stands for the
@@ -111,6 +155,10 @@ mod tests {
         LdapEntry { name: "CN=X,DC=r".to_owned(), attributes: attributes.iter().map(one).collect() }
     }
 
+    fn valid(_: &str) -> KeyVerdict {
+        KeyVerdict::Valid
+    }
+
     fn machine(bits: u32, group: u32) -> LdapEntry {
         let (bits, group) = (bits.to_string(), group.to_string());
         entry(&[
@@ -122,15 +170,30 @@ mod tests {
     }
 
     #[test]
+    fn only_a_ticket_proves_a_key() {
+        let end = |is_success, errors: &str| {
+            KeyVerdict::of(&ProgramEnd { is_success, output: String::new(), errors: errors.to_owned() })
+        };
+        assert_eq!(end(true, ""), KeyVerdict::Valid);
+        let gone =
+            "kinit: Client 'FILES$@R' not found in Kerberos database while getting initial credentials";
+        assert_eq!(end(false, gone), KeyVerdict::NoAccount);
+        for words in ["Preauthentication failed", "Client's credentials have been revoked"] {
+            let refused = end(false, &format!("kinit: {words}\n"));
+            assert_eq!(refused, KeyVerdict::Refused(words.to_owned()));
+        }
+    }
+
+    #[test]
     fn the_account_of_a_controller_is_never_taken() {
         let own = EarlierJoin { account: Some("FILES$".to_owned()), names: Vec::new() };
         // A controller, one that only reads, and each by its group alone.
         for (bits, group) in [(0x82000, 516), (0x0401_1000, 521), (0x1000, 516), (0x1000, 521)] {
-            let why = check_account(&machine(bits, group), &own, true).unwrap_err();
+            let why = check_account(&machine(bits, group), &own, true, valid).unwrap_err();
             assert!(why.contains("is the account of a domain controller (CN=X,DC=r)"), "{bits:x}: {why}");
         }
         for bits in [0x200, 0x820] {
-            let why = check_account(&machine(bits, 513), &own, true).unwrap_err();
+            let why = check_account(&machine(bits, 513), &own, true, valid).unwrap_err();
             assert!(why.contains("is no account of a machine"), "{bits:x}: {why}");
         }
     }
@@ -144,13 +207,31 @@ mod tests {
         let there = machine(0x1000, 515);
         for stranger in [of(None, &[]), of(None, &["nas.r.example"]), of(Some("NAS$"), &["files.r.example"])]
         {
-            let why = check_account(&there, &stranger, false).unwrap_err();
+            let why = check_account(&there, &stranger, false, valid).unwrap_err();
             assert!(why.contains("for the host Files.r.example") && why.contains("--take-over"), "{why}");
-            assert_eq!(check_account(&there, &stranger, true), Ok(()));
+            assert_eq!(check_account(&there, &stranger, true, valid), Ok(()));
         }
         for own in [of(Some("files$"), &[]), of(None, &["files.r.example"])] {
-            assert_eq!(check_account(&there, &own, false), Ok(()), "{own:?}");
+            assert_eq!(check_account(&there, &own, false, valid), Ok(()), "{own:?}");
         }
+    }
+
+    #[test]
+    fn an_account_whose_key_the_kdc_refuses_is_no_longer_the_servers_own() {
+        let names = vec!["files.r.example".to_owned()];
+        let own = EarlierJoin { account: Some("FILES$".to_owned()), names: names.clone() };
+        let there = machine(0x1000, 515);
+        let refused = |_: &str| KeyVerdict::Refused("Preauthentication failed".to_owned());
+        let why = check_account(&there, &own, false, refused).unwrap_err();
+        for words in ["(Preauthentication failed)", "--take-over", "`trunkline domain leave --keep-account`"]
+        {
+            assert!(why.contains(words), "{why}");
+        }
+        assert!(check_account(&there, &own, false, |_| KeyVerdict::NoAccount).is_err());
+        assert_eq!(check_account(&there, &own, true, refused), Ok(()));
+        // There is no key to prove anything by.
+        let lost = EarlierJoin { account: None, names };
+        assert_eq!(check_account(&there, &lost, false, refused), Ok(()));
     }
 
     #[test]

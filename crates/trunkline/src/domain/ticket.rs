@@ -11,15 +11,15 @@ use super::scratch::ScratchDir;
 
 /// The longest run of one program.
 const LIMIT: Duration = Duration::from_secs(10);
-/// The lifetime of an administrator's ticket. Two runs of `adcli` take less, and clocks may be 5 minutes
-/// apart.
+/// The lifetime of an administrator's ticket, and of one that is only tried. Two runs of `adcli` take less,
+/// and clocks may be 5 minutes apart.
 const LIFETIME: &str = "10m";
 
 /// A credential cache of its own, with a krb5.conf that begins with the KDC that answered. Both are removed
 /// with the value.
 #[derive(Debug)]
 pub struct TicketCache {
-    _directory: ScratchDir,
+    directory: ScratchDir,
     /// The name of the cache, such as `FILE:/tmp/cache`.
     name: String,
     variables: Vec<(&'static str, OsString)>,
@@ -41,7 +41,7 @@ impl TicketCache {
         }
         let name = format!("FILE:{}", directory.path().join("cache").display());
         let variables = vec![("KRB5_CONFIG", configuration), ("KRB5CCNAME", name.clone().into())];
-        Ok(TicketCache { _directory: directory, name, variables })
+        Ok(TicketCache { directory, name, variables })
     }
 
     /// The name of the cache, such as `FILE:/tmp/cache`.
@@ -72,6 +72,17 @@ impl TicketCache {
     /// [`ProgramError`]
     pub fn first(&self, keytab: &Path, principal: &str) -> Result<ProgramEnd, ProgramError> {
         let words = ["-k".into(), "-t".into(), keytab.as_os_str().to_owned(), principal.into()];
+        KINIT.run(&words, &self.variables, "", LIMIT)
+    }
+
+    /// Tries whether a principal gets a first ticket by its key. The tickets of the cache stay.
+    ///
+    /// # Errors
+    /// [`ProgramError`]
+    pub fn try_key(&self, keytab: &Path, principal: &str) -> Result<ProgramEnd, ProgramError> {
+        let other = format!("FILE:{}", self.directory.path().join("tried").display());
+        let mut words = ["-c".into(), other.into(), "-l".into(), LIFETIME.into()].to_vec();
+        words.extend(["-k".into(), "-t".into(), keytab.as_os_str().to_owned(), principal.into()]);
         KINIT.run(&words, &self.variables, "", LIMIT)
     }
 

@@ -58,7 +58,8 @@ impl fmt::Display for Leftover {
             Leftover::NoKeys(directory) => write!(
                 f,
                 "a run that was killed had left no whole new keys in {}, which is cleared; if tickets are \
-                 refused now, the domain has a password that nobody knows: `trunkline domain join` again",
+                 refused now, the domain has a password that nobody knows: `trunkline domain join REALM \
+                 --take-over`",
                 directory.display()
             ),
         }
