@@ -561,6 +561,15 @@ def owner_cases(suite: Suite, domain: ActiveDirectory, member: Member) -> None:
         expect(done.returncode == 0 and f"oldnas.{zone}" in member.status()["names"], done)
 
     def lost_name() -> None:
+        # The name stays if it cannot be taken away, but the new keys count.
+        path = other_adcli(base, 'case "$*" in *--remove-service-principal*) echo "adcli: it broke" >&2; exit 1;; esac')
+        before = member.status()
+        done = member.run("join", domain.realm, "--password-file", "-", "--host", f"{MEMBER}.{zone}", "--remove-name", f"oldnas.{zone}",
+                          stdin=PASSWORD, more={"PATH": path})
+        expect(done.returncode == 0 and "it broke; all else is done; run the command again" in done.stderr, done)
+        after = member.status()
+        expect(sorted(after["names"]) == sorted(before["names"]) and after["keys"] != before["keys"], after)
+        expect_whole(member.steps())
         done = join(member, "--host", f"{MEMBER}.{zone}", "--remove-name", f"oldnas.{zone}")
         expect(done.returncode == 0 and f"oldnas.{zone}" not in member.status()["names"], done)
         expect("oldnas" not in domain.tool("spn", "list", "FILES$").lower(), "a service principal is left")

@@ -129,6 +129,10 @@ pub fn join(args: &JoinArgs) -> anyhow::Result<()> {
         "joined after {:.1} s; `trunkline domain test` examines each step",
         begun.elapsed().as_secs_f64()
     ));
+    if let Some(why) = &joined.unremoved {
+        let names = removed.join(", ");
+        note(format_args!("{names} could not be removed: {why}; all else is done; run the command again"));
+    }
     notes.iter().for_each(note);
     overridden(&args.location.overrides())?.iter().for_each(note);
     Ok(())
@@ -244,7 +248,7 @@ fn join_directory(
 }
 
 fn report(realm: &str, netbios_name: Option<&String>, keytab: &Path, joined: &Joined) {
-    let Joined { netbios_name: _, domain_sid, names, account, controller } = joined;
+    let Joined { domain_sid, names, account, controller, .. } = joined;
     let short = netbios_name.map_or_else(String::new, |name| format!(" ({name})"));
     let lines = [
         ("realm", Some(format!("{realm}{short}"))),

@@ -126,6 +126,8 @@ pub struct Joined {
     pub account: Option<String>,
     /// The controller that was used.
     pub controller: Option<String>,
+    /// The reason why names that the server loses are still there. All else is done.
+    pub unremoved: Option<String>,
 }
 
 /// The options that select a domain and its controller.
@@ -222,10 +224,10 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
     words.extend([join.logon.word(), "--host-keytab".into(), work.keytab().into()]);
     words.push("--show-details".into());
     let end = HOST_ADCLI.run_on(work, "join", words)?;
-    remove_names(&join, &controller)?;
+    // The password and the keys are new by now, so the settings have to follow.
+    let unremoved = remove_names(&join, &controller).err().map(|why| why.to_string());
     let keytab = Keytab::read(work.target())?.of_realm(join.realm);
-    let mut names = keytab.current().server_names();
-    names.retain(|name| !join.removed.contains(name));
+    let names = remaining_names(&keytab, join.removed, unremoved.is_none());
     let netbios_name = detail(&end.output, "domain-short").map(str::to_uppercase);
     let domain_sid = detail(&end.output, "domain-SID").map(str::to_owned);
     Ok(Joined {
@@ -234,7 +236,16 @@ pub fn join(join: Join<'_>) -> Result<Joined, MembershipError> {
         names,
         account: keytab.machine_account().map(str::to_owned),
         controller: Some(controller),
+        unremoved,
     })
+}
+
+/// The names of the server after a join. Names that it could not lose stay, so that it may lose them later.
+fn remaining_names(keytab: &Keytab, removed: &[String], is_removed: bool) -> Vec<String> {
+    let mut names = keytab.current().server_names();
+    names.retain(|name| !removed.contains(name));
+    names.extend(removed.iter().filter(|_| !is_removed).cloned());
+    names
 }
 
 /// Asks the directory whether the account and the names are free or the server's own. Nothing is changed.
@@ -322,7 +333,7 @@ pub fn bring(realm: &str, path: &Path, wanted: &[String]) -> Result<Joined, Memb
         return Err(lacks("NAME"));
     }
     let account = keytab.machine_account().map(str::to_owned);
-    Ok(Joined { netbios_name: None, domain_sid: None, names, account, controller: None })
+    Ok(Joined { netbios_name: None, domain_sid: None, names, account, controller: None, unremoved: None })
 }
 
 /// The name and the SID of the domain of a keytab that was brought, by its machine account.
@@ -418,6 +429,7 @@ pub fn is_joinable(realm: &str) -> bool {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
+    use super::super::keytab::KeytabEntry;
     use super::*;
 
     #[test]
@@ -506,6 +518,22 @@ mod tests {
         assert!(matches!(why, MembershipError::Busy(_)), "{why}");
         drop(first);
         renewed(directory.path(), "exit 0", 60).unwrap();
+    }
+
+    #[test]
+    fn names_that_could_not_be_removed_stay_names_of_the_server() {
+        let key = |principal: &str| KeytabEntry {
+            principal: principal.to_owned(),
+            realm: "R".to_owned(),
+            kvno: 2,
+            enctype: 18,
+            written: 1,
+        };
+        let keytab = Keytab { entries: ["FILES$", "cifs/files", "cifs/nas"].map(key).into() };
+        let removed = ["nas".to_owned(), "old".to_owned()];
+        assert_eq!(remaining_names(&keytab, &removed, true), ["files"]);
+        // `--remove-name` takes only names that the server has.
+        assert_eq!(remaining_names(&keytab, &removed, false), ["files", "nas", "old"]);
     }
 
     #[test]
