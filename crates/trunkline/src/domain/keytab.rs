@@ -52,7 +52,7 @@ impl Keytab {
 
     /// The keys of a keytab. None if the bytes are not a whole keytab of version 2.
     pub fn parse(bytes: &[u8]) -> Option<Keytab> {
-        Some(Keytab { entries: records(bytes)?.into_iter().map(|(entry, _)| entry).collect() })
+        Some(Keytab { entries: records(bytes)?.into_iter().map(|record| record.entry).collect() })
     }
 
     /// The keys of a realm.
@@ -152,8 +152,16 @@ impl<'a> KeytabReader<'a> {
 /// The first bytes of a keytab of version 2.
 const VERSION: [u8; 2] = [5, 2];
 
-/// The keys of a keytab, each with its record as it is in the file.
-fn records(bytes: &[u8]) -> Option<Vec<(KeytabEntry, &[u8])>> {
+/// A key of a keytab as it is in the file.
+struct KeytabRecord<'a> {
+    entry: KeytabEntry,
+    key: &'a [u8],
+    /// The whole record.
+    bytes: &'a [u8],
+}
+
+/// The keys of a keytab. None if the bytes are not a whole keytab of version 2.
+fn records(bytes: &[u8]) -> Option<Vec<KeytabRecord<'_>>> {
     let mut file = KeytabReader(bytes.strip_prefix(&VERSION)?);
     let mut records = Vec::new();
     while !file.0.is_empty() {
@@ -164,7 +172,10 @@ fn records(bytes: &[u8]) -> Option<Vec<(KeytabEntry, &[u8])>> {
             0 => break,
             // A deleted key left a hole.
             ..0 => {}
-            _ => records.push((entry(KeytabReader(record))?, &whole[..whole.len() - file.0.len()])),
+            _ => {
+                let (entry, key) = entry(KeytabReader(record))?;
+                records.push(KeytabRecord { entry, key, bytes: &whole[..whole.len() - file.0.len()] });
+            }
         }
     }
     Some(records)
@@ -185,7 +196,7 @@ pub fn with_former(former: &[u8], new: &[u8], now_s: u32) -> Option<Vec<u8>> {
         (one.principal == other.principal && one.realm == other.realm)
             && (one.kvno, one.enctype) == (other.kvno, other.enctype)
     };
-    let all = || former.iter().chain(&present).map(|(key, _)| key);
+    let all = || former.iter().chain(&present).map(|record| &record.entry);
     // An account that was made anew counts its versions from the start.
     let replaces = |next: &KeytabEntry, key: &KeytabEntry| {
         (next.principal == key.principal && next.realm == key.realm && next.kvno != key.kvno)
@@ -193,19 +204,42 @@ pub fn with_former(former: &[u8], new: &[u8], now_s: u32) -> Option<Vec<u8>> {
     };
     let is_wanted = |key: &KeytabEntry| {
         let replaced = all().filter(|next| replaces(next, key)).map(|next| next.written).min();
-        let of = present.iter().map(|(there, _)| there);
+        let of = present.iter().map(|record| &record.entry);
         let of = of.filter(|there| there.principal == key.principal && there.realm == key.realm);
         // A principal without any key there was taken away.
         of.map(|there| there.kvno).max().is_some_and(|newest| key.kvno < newest)
-            && !present.iter().any(|(there, _)| is_same(there, key))
+            && !present.iter().any(|record| is_same(&record.entry, key))
             && replaced.is_some_and(|at| now_s.saturating_sub(at) < FORMER_KEYS_S)
     };
     let missing: Vec<&[u8]> =
-        former.iter().filter(|(key, _)| is_wanted(key)).map(|(_, record)| *record).collect();
+        former.iter().filter(|record| is_wanted(&record.entry)).map(|record| record.bytes).collect();
     (!missing.is_empty()).then(|| [&VERSION[..], &missing.concat(), &new[VERSION.len()..]].concat())
 }
 
-fn entry(mut record: KeytabReader<'_>) -> Option<KeytabEntry> {
+/// The version of keys of a realm that the former keytab lacks. They are newer by the version, or by the time
+/// for an account that was made anew: its key may even have a version of before. Each principal counts its
+/// own versions.
+pub fn added_version(former: &[u8], new: &[u8], realm: &str) -> Option<u32> {
+    let of_realm = |bytes| {
+        let mut records = records(bytes).unwrap_or_default();
+        records.retain(|record| record.entry.realm == realm);
+        records
+    };
+    let (former, new) = (of_realm(former), of_realm(new));
+    let last_written = former.iter().map(|record| record.entry.written).max();
+    let is_new = |record: &&KeytabRecord<'_>| {
+        let entry = &record.entry;
+        let of = || former.iter().filter(|it| it.entry.principal.eq_ignore_ascii_case(&entry.principal));
+        let is_there = of()
+            .any(|it| (it.entry.kvno, it.entry.enctype, it.key) == (entry.kvno, entry.enctype, record.key));
+        let is_newer = of().all(|it| it.entry.kvno < entry.kvno) || Some(entry.written) > last_written;
+        !is_there && is_newer
+    };
+    new.iter().filter(is_new).map(|record| record.entry.kvno).max()
+}
+
+/// A key, and its bytes.
+fn entry(mut record: KeytabReader<'_>) -> Option<(KeytabEntry, &[u8])> {
     let count = record.u16()?;
     let realm = record.text()?;
     let components: Vec<String> = (0..count).map(|_| record.text()).collect::<Option<_>>()?;
@@ -214,10 +248,10 @@ fn entry(mut record: KeytabReader<'_>) -> Option<KeytabEntry> {
     let short = record.u8()?;
     let enctype = i32::from(record.u16()?.cast_signed());
     let length = record.u16()?;
-    record.take(length.into())?;
+    let key = record.take(length.into())?;
     // Older writers leave the long version out.
     let kvno = record.u32().filter(|long| *long != 0).unwrap_or(short.into());
-    Some(KeytabEntry { principal: components.join("/"), realm, kvno, enctype, written })
+    Some((KeytabEntry { principal: components.join("/"), realm, kvno, enctype, written }, key))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-use super::keytab::{self, Keytab, KeytabEntry, KeytabError};
+use super::keytab::{self, Keytab, KeytabError};
 use super::membership::MembershipError;
 
 /// A directory beside a keytab, for one program at a time. It is removed with the value, unless it has new
@@ -251,20 +251,11 @@ impl Work {
         Ok(version)
     }
 
-    /// The version of keys that the keytab there lacks. They are newer by the version, or by the time for an
-    /// account that was made anew. Each principal counts its own versions.
+    /// The version of new keys that the keytab there lacks.
     fn new_version(&self) -> Option<u32> {
-        let of = |keytab: Option<Keytab>| keytab.unwrap_or_default().of_realm(&self.realm);
-        let there = of(self.former().ok().flatten().and_then(|bytes| Keytab::parse(&bytes)));
-        let here = of(Keytab::read(&self.keytab).ok());
-        let last_written = there.entries.iter().map(|key| key.written).max();
-        let is_new = |key: &&KeytabEntry| {
-            let of = there.of(&key.principal);
-            let is_there = of.iter().any(|it| (it.kvno, it.enctype) == (key.kvno, key.enctype));
-            let is_newer = of.iter().all(|it| it.kvno < key.kvno) || Some(key.written) > last_written;
-            !is_there && is_newer
-        };
-        here.entries.iter().filter(is_new).map(|key| key.kvno).max()
+        let former = self.former().ok().flatten().unwrap_or_default();
+        let new = std::fs::read(&self.keytab).unwrap_or_default();
+        keytab::added_version(&former, &new, &self.realm)
     }
 
     /// Adds keys of before for which clients still have tickets. `adcli` keeps those of one version, however
@@ -319,12 +310,14 @@ mod tests {
 
     /// A keytab with keys of `x@R`, each with its version and the time of writing.
     fn keytab_at(keys: &[(u8, u32)]) -> Vec<u8> {
-        let entry = |(kvno, written): &(u8, u32)| {
-            let header = [&[0, 1, 0, 1][..], b"R", &[0, 1], b"x", &[0; 4], &written.to_be_bytes()].concat();
-            let body = [&header[..], &[*kvno], &[0, 18, 0, 0]].concat();
-            [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], &body].concat()
-        };
-        [vec![5, 2], keys.iter().flat_map(entry).collect()].concat()
+        [vec![5, 2], keys.iter().flat_map(|(kvno, written)| record(*kvno, *written, 0)).collect()].concat()
+    }
+
+    /// A record with a key of one byte.
+    fn record(kvno: u8, written: u32, key: u8) -> Vec<u8> {
+        let header = [&[0, 1, 0, 1][..], b"R", &[0, 1], b"x", &[0; 4], &written.to_be_bytes()].concat();
+        let body = [&header[..], &[kvno], &[0, 18, 0, 1, key]].concat();
+        [&u32::try_from(body.len()).unwrap().to_be_bytes()[..], &body].concat()
     }
 
     fn keytab_of(kvno: u8, written: u8) -> Vec<u8> {
@@ -457,6 +450,22 @@ mod tests {
         std::fs::write(work.keytab(), keytab_of(2, 9)).unwrap();
         assert_eq!(work.rescue().unwrap(), Some(2));
         assert_eq!(std::fs::read(&path).unwrap(), keytab_of(2, 9));
+    }
+
+    #[test]
+    fn another_key_of_the_same_version_is_new_if_it_is_younger() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("k");
+        let one = |written, key| [&[5, 2][..], &record(2, written, key)].concat();
+        for (written, key, is_new) in [(9, 8, true), (9, 7, false), (3, 8, false)] {
+            std::fs::write(&path, one(5, 7)).unwrap();
+            make_left(&directory.path().join(".k.new"));
+            std::fs::write(directory.path().join(".k.new/keytab"), one(written, key)).unwrap();
+            let work = Work::beside(&path, "R").unwrap();
+            assert_eq!(matches!(work.leftover(), Some(Leftover::Keys(2, _))), is_new, "{written} {key}");
+            let expected = if is_new { one(written, key) } else { one(5, 7) };
+            assert_eq!(std::fs::read(&path).unwrap(), expected, "{written} {key}");
+        }
     }
 
     #[test]
