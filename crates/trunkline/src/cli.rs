@@ -437,6 +437,10 @@ pub enum DomainCommand {
         /// need its password
         #[arg(long)]
         force: bool,
+        /// Do nothing, and end with 0, unless the server uses the keytab of a machine account that `domain
+        /// join` made. It is for timers
+        #[arg(long, conflicts_with = "force")]
+        if_own: bool,
         /// The server or the state directory to work on.
         #[command(flatten)]
         location: LocationArgs,

@@ -32,8 +32,12 @@ pub fn run(command: DomainCommand) -> anyhow::Result<ExitCode> {
         DomainCommand::Lookup { account, group, json, location } => {
             return domain_lookup::run(&account, group, json, &location);
         }
-        DomainCommand::Renew { older_than_days, force, location } => {
-            renew(older_than_days, force, &location)?;
+        DomainCommand::Renew { older_than_days, force, if_own, location } => {
+            let config = Config::load(&location.overrides())?;
+            match if_own.then(|| not_own(&config)).transpose()?.flatten() {
+                Some(why) => output::line(format_args!("nothing to renew: {why}")),
+                None => renew(older_than_days, force, &config)?,
+            }
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -150,14 +154,28 @@ fn controllers(kdcs: &Kdcs) -> Vec<[String; 3]> {
     kdcs.all.iter().map(row).collect()
 }
 
-fn renew(days: u32, force: bool, location: &LocationArgs) -> anyhow::Result<()> {
-    let config = Config::load(&location.overrides())?;
-    let realm = joined_realm(&config)?;
+/// The reason why the server has no keytab of a machine account that `domain join` made. A keytab that cannot
+/// be read may be one.
+fn not_own(config: &Config) -> anyhow::Result<Option<String>> {
+    let Some(realm) = &config.domain.realm else { return Ok(Some(in_no_domain(config))) };
+    let path = &config.domain.keytab.value;
+    if !has_own_keytab(config)? {
+        let why = "was brought and not made by `trunkline domain join`; whoever brought it renews its keys";
+        return Ok(Some(format!("{} {why}", path.display())));
+    }
+    let has_none = Keytab::read(path).is_ok_and(|all| all.of_realm(&realm.value).machine_account().is_none());
+    let none =
+        || format!("{} has no machine account of {}; its KDC renews keys", path.display(), realm.value);
+    Ok(has_none.then(none))
+}
+
+fn renew(days: u32, force: bool, config: &Config) -> anyhow::Result<()> {
+    let realm = joined_realm(config)?;
     let keytab = &config.domain.keytab.value;
     let has_account =
         Keytab::read(keytab).is_ok_and(|keys| keys.of_realm(&realm).machine_account().is_some());
     anyhow::ensure!(
-        force || !has_account || has_own_keytab(&config)?,
+        force || !has_account || has_own_keytab(config)?,
         "{} was brought and not made by `trunkline domain join`, so the program that joined this host has \
          the password of the account too and renews it: winbindd by itself, sssd or a timer by `adcli \
          update`; a new password from here would lock that program out; --force makes one nevertheless",

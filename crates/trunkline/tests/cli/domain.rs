@@ -33,6 +33,30 @@ fn a_server_leaves_while_nobody_changes_its_keys_and_leaves_nothing_beside_them(
     assert!(beside.is_empty(), "{beside:?}");
 }
 
+#[test]
+fn a_timer_renews_only_keys_that_a_join_made() {
+    let program = ProgramDir::new();
+    let state = program.path().join("state");
+    let config = |lines: &str| {
+        let text = format!("[server]\nstate_dir = \"{}\"\n[domain]\n{lines}", state.display());
+        program.write("t.toml", &text);
+    };
+    let renew = |words: &str| program.run(&format!("domain renew {words} --config t.toml"));
+    let brought = "realm = \"R.EXAMPLE\"\nkeytab = \"brought.keytab\"\n";
+    for (lines, reason) in [("", "in no domain"), (brought, "brought.keytab was brought")] {
+        config(lines);
+        let done = renew("--if-own").success();
+        let shown = String::from_utf8_lossy(&done.get_output().stdout).into_owned();
+        assert!(shown.starts_with("nothing to renew: ") && shown.contains(reason), "{shown}");
+        renew("").code(2);
+    }
+    // The own keytab is lost, which the timer has to tell.
+    config(&format!("realm = \"R.EXAMPLE\"\nkeytab = \"{}/krb5.keytab\"\n", state.display()));
+    let lost = renew("--if-own").code(2);
+    assert!(said(&lost).contains("krb5.keytab: no such file"), "{}", said(&lost));
+    renew("--if-own --force").code(2);
+}
+
 /// The standard error of a command.
 fn said(assert: &assert_cmd::assert::Assert) -> String {
     String::from_utf8_lossy(&assert.get_output().stderr).into_owned()
