@@ -275,6 +275,20 @@ pub fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArg
     let has_own = has_own_keytab(&config)?;
     let is_made = has_own || own.exists() || Work::has_been_beside(&own);
     let is_renewed = !has_own && Work::has_been_beside(&set_keytab);
+    // An account whose keytab was brought belongs to whoever brought it.
+    let account_of = || {
+        let keys = Keytab::read(&own).ok().filter(|_| is_made && !keep_account)?.of_realm(&realm);
+        keys.machine_account().map(str::to_owned)
+    };
+    let account = account_of();
+    let keep = |account: &str, why: anyhow::Error| {
+        anyhow::anyhow!("{why}; `--keep-account` leaves without removing the account {account}")
+    };
+    // Nobody holds a lock at the prompt.
+    let logon = account
+        .as_ref()
+        .map(|account| log_on(logon, &config, &realm, None, None).map_err(|why| keep(account, why)));
+    let logon = logon.transpose()?;
     // Keys of a run that died belong to the account, and no other run may be under way.
     let work = is_made.then(|| Work::beside(&own, &realm)).transpose()?;
     let work_of_brought = is_renewed.then(|| Work::beside(&set_keytab, &realm)).transpose()?;
@@ -282,6 +296,7 @@ pub fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArg
     let (again, keytab_again, config) = read()?;
     let is_same = (again, keytab_again) == (realm.clone(), set_keytab);
     anyhow::ensure!(is_same, "another command has changed `[domain]`; try again");
+    anyhow::ensure!(account == account_of(), "another command has changed {}; try again", own.display());
     let ntlm = &config.domain.ntlm;
     anyhow::ensure!(
         ntlm.value != values::Ntlm::Off,
@@ -295,25 +310,13 @@ pub fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArg
     writer.check(nothing.clone()).map_err(|why| {
         anyhow::anyhow!("the settings cannot be changed, so the server stays in {realm}: {why:#}")
     })?;
-    // An account whose keytab was brought belongs to whoever brought it.
-    let account =
-        Keytab::read(&own).ok().and_then(|keys| keys.of_realm(&realm).machine_account().map(str::to_owned));
-    if let Some(account) = account.filter(|_| is_made && !keep_account) {
-        remove_account(logon, &config, &realm, &account).map_err(|why| {
-            anyhow::anyhow!("{why}; `--keep-account` leaves without removing the account {account}")
-        })?;
+    if let (Some(account), Some(logon)) = (&account, &logon) {
+        remove_account(logon, &own, &realm, account).map_err(|why| keep(account, why))?;
     }
     let notes = writer.write(nothing).map_err(|why| {
         anyhow::anyhow!("the settings were not changed: {why:#}; `trunkline domain leave` again goes on")
     })?;
-    if let Some(work) = work {
-        match std::fs::remove_file(&own) {
-            Ok(()) => output::line(format_args!("{} removed", own.display())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => anyhow::bail!("{}: {error}; remove it by hand", own.display()),
-        }
-        work.remove()?;
-    }
+    work.map_or(Ok(()), |work| remove_keytab(&own, work))?;
     work_of_brought.map_or(Ok(()), Work::remove)?;
     output::line(format_args!("the server has left {realm}"));
     let after = Config::load(&location.overrides())?;
@@ -325,14 +328,18 @@ pub fn leave(logon: &DomainLogonArgs, keep_account: bool, location: &LocationArg
     Ok(())
 }
 
-fn remove_account(
-    logon: &DomainLogonArgs,
-    config: &Config,
-    realm: &str,
-    account: &str,
-) -> anyhow::Result<()> {
-    let logon = log_on(logon, config, realm, None, None)?;
-    match membership::leave(realm, account, &own_keytab(config)?, &logon)? {
+/// Removes the keytab that a join made, and all that lies beside it.
+fn remove_keytab(own: &Path, work: Work) -> anyhow::Result<()> {
+    match std::fs::remove_file(own) {
+        Ok(()) => output::line(format_args!("{} removed", own.display())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => anyhow::bail!("{}: {error}; remove it by hand", own.display()),
+    }
+    Ok(work.remove()?)
+}
+
+fn remove_account(logon: &Logon, keytab: &Path, realm: &str, account: &str) -> anyhow::Result<()> {
+    match membership::leave(realm, account, keytab, logon)? {
         true => output::line(format_args!("account {account} removed from {realm}")),
         false => note(format_args!("{realm} has no account {account} any more")),
     }

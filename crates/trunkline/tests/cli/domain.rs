@@ -33,6 +33,35 @@ fn a_server_leaves_while_nobody_changes_its_keys_and_leaves_nothing_beside_them(
     assert!(beside.is_empty(), "{beside:?}");
 }
 
+/// A keytab with a key of a machine account of `R.EXAMPLE`.
+fn machine_keytab() -> Vec<u8> {
+    let body = [&[0, 1, 0, 9][..], b"R.EXAMPLE", &[0, 6], b"FILES$", &[0; 8], &[2, 0, 18, 0, 1, 7]].concat();
+    [&[5, 2][..], &u32::try_from(body.len()).unwrap().to_be_bytes(), &body].concat()
+}
+
+#[test]
+fn a_leave_asks_for_the_password_before_it_locks_anything() {
+    let program = ProgramDir::new();
+    let state = program.path().join("state");
+    let keytab = state.join("krb5.keytab");
+    let (shown, dir) = (keytab.display(), state.display());
+    let text =
+        format!("[server]\nstate_dir = \"{dir}\"\n[domain]\nrealm = \"R.EXAMPLE\"\nkeytab = \"{shown}\"\n");
+    program.write("t.toml", &text);
+    program.run_with("user add ann --config t.toml", "a secret\n").success();
+    std::fs::write(&keytab, machine_keytab()).unwrap();
+    // Whoever needs this lock would find another command at work.
+    let lock = std::fs::File::create(state.join(".krb5.keytab.lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let leave =
+        |words: &str| program.run_with(&format!("domain leave {words} --config t.toml"), "\n").code(2);
+    let asked = leave("--password-file -");
+    assert!(said(&asked).contains("is empty"), "{}", said(&asked));
+    assert!(said(&asked).contains("`--keep-account` leaves without removing the account FILES$"));
+    let busy = leave("--keep-account");
+    assert!(said(&busy).contains("wait for its end"), "{}", said(&busy));
+}
+
 #[test]
 fn a_timer_renews_only_keys_that_a_join_made() {
     let program = ProgramDir::new();
