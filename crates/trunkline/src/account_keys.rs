@@ -14,7 +14,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::config::{Account, Config, nearest, values};
 use crate::host::{self, Ids};
-use crate::principals::{LogonPrincipal, nt_hash};
+use crate::principals::{LogonPrincipal, UserRids, nt_hash};
 use crate::state::store::{Store, StoreError, random};
 
 /// Bytes of a key.
@@ -86,6 +86,7 @@ pub fn add_to(
     principals: &mut BTreeMap<String, LogonPrincipal>,
     config: &Config,
     store: &Store,
+    rids: &mut UserRids<'_>,
 ) -> Result<(), StoreError> {
     for (key, account) in &config.accounts {
         let name = &account.name.value;
@@ -102,7 +103,7 @@ pub fn add_to(
             nt_hash: first,
             second_hash: hashes.next(),
             // No user can have such a name, so a user that is added later gets another SID.
-            sid: store.identity().user_sid(store.rid(&format!("key:{name}"))?),
+            sid: store.identity().user_sid(rids(&format!("key:{name}"))?),
             ids: Some(Ids { uid, gid, groups: Vec::new() }),
             admin: true,
             password_from: crate::principals::PasswordFrom::State,

@@ -105,6 +105,27 @@ pub fn nt_hash(password: &str) -> NtHash {
 /// # Errors
 /// One line that names the user.
 pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPrincipal>> {
+    resolve_with(config, state, &mut |name| state.store().rid(name))
+}
+
+/// Like [`resolve`], for a command that only looks. Users without a SID have the one that a server would give
+/// them now, and nothing is stored.
+///
+/// # Errors
+/// One line that names the user.
+pub fn preview(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPrincipal>> {
+    let mut rids = state.store().rid_preview()?;
+    resolve_with(config, state, &mut |name| Ok(rids(name)))
+}
+
+/// The RID of each user.
+pub type UserRids<'r> = dyn FnMut(&str) -> Result<u32, StoreError> + 'r;
+
+fn resolve_with(
+    config: &Config,
+    state: &StateDir,
+    rids: &mut UserRids<'_>,
+) -> anyhow::Result<Vec<LogonPrincipal>> {
     let store = state.store();
     let stored: BTreeMap<String, StoredUser> =
         store.users()?.into_iter().map(|user| (user.name.to_lowercase(), user)).collect();
@@ -114,16 +135,19 @@ pub fn resolve(config: &Config, state: &StateDir) -> anyhow::Result<Vec<LogonPri
         let known = stored.get(key);
         let (hash, password_from) = password(config, user, known)?;
         let owner = ShareOwner::of_environment(config, user);
-        let mut principal = configured(user, known, hash, store, &host, owner.as_ref())?;
+        let merged = configured(user, known, hash);
+        let mut principal = principal(&merged, sid_of(&merged, store, rids)?, &host, owner.as_ref())?;
+        set_configured(&mut principal, user);
         principal.password_from = password_from;
         principals.insert(key.clone(), principal);
     }
     for (key, user) in stored {
         if let Entry::Vacant(entry) = principals.entry(key) {
-            entry.insert(principal(&user, store, &host, None)?);
+            let sid = sid_of(&user, store, rids)?;
+            entry.insert(principal(&user, sid, &host, None)?);
         }
     }
-    account_keys::add_to(&mut principals, config, store)?;
+    account_keys::add_to(&mut principals, config, store, rids)?;
     Ok(principals.into_values().collect())
 }
 
@@ -170,37 +194,38 @@ fn warn_of_exposure(user: &str, file: &Path) {
     }
 }
 
-fn configured(
-    user: &User,
-    known: Option<&StoredUser>,
-    nt_hash: NtHash,
-    store: &Store,
-    host: &UserDatabase,
-    owner: Option<&ShareOwner>,
-) -> anyhow::Result<LogonPrincipal> {
-    let uid = user.uid.as_ref().map(|own| own.value).or(known.and_then(|known| known.uid));
-    let gid = user.gid.as_ref().map(|own| own.value).or(known.and_then(|known| known.gid));
-    let base = StoredUser {
+/// A user of the configuration with what is stored about them.
+pub fn configured(user: &User, known: Option<&StoredUser>, nt_hash: NtHash) -> StoredUser {
+    StoredUser {
         name: user.name.value.clone(),
         nt_hash,
-        uid,
-        gid,
+        uid: user.uid.as_ref().map(|own| own.value).or(known.and_then(|known| known.uid)),
+        gid: user.gid.as_ref().map(|own| own.value).or(known.and_then(|known| known.gid)),
         admin: user.admin.value || known.is_some_and(|known| known.admin),
-    };
-    let mut principal = principal(&base, store, host, owner)?;
+    }
+}
+
+/// Applies the settings of the configuration that are not stored.
+pub fn set_configured(principal: &mut LogonPrincipal, user: &User) {
     if let Some(sid) = &user.sid {
         principal.sid.clone_from(&sid.value);
     }
     if let (Some(ids), Some(groups)) = (&mut principal.ids, &user.groups) {
         ids.groups.clone_from(&groups.value);
     }
-    Ok(principal)
+}
+
+fn sid_of(user: &StoredUser, store: &Store, rids: &mut UserRids<'_>) -> Result<String, StoreError> {
+    Ok(store.identity().user_sid(rids(&user.name)?))
 }
 
 /// A user with the ids on the host: its own ones, or those of `owner`.
-fn principal(
+///
+/// # Errors
+/// One line that names the user, if the host's database does not answer.
+pub fn principal(
     user: &StoredUser,
-    store: &Store,
+    sid: String,
     host: &UserDatabase,
     owner: Option<&ShareOwner>,
 ) -> anyhow::Result<LogonPrincipal> {
@@ -213,7 +238,7 @@ fn principal(
         (ids, _) => ids,
     };
     Ok(LogonPrincipal {
-        sid: store.identity().user_sid(store.rid(&user.name)?),
+        sid,
         name: user.name.clone(),
         nt_hash: user.nt_hash.clone(),
         ids,
@@ -359,6 +384,21 @@ mod tests {
         assert_eq!(principals[0].password_from, PasswordFrom::File(dir.path().join("pw")));
         let nobody = read::parse("t", "[[user]]\nname = \"eve\"\n", Path::new("")).unwrap();
         assert!(resolve(&nobody, &state).unwrap_err().to_string().contains("user `eve` has no password"));
+    }
+
+    #[test]
+    fn a_preview_has_the_users_of_the_server_and_stores_no_sid() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("pw"), "secret\n").unwrap();
+        let state = StateDir::open(&dir.path().join("s")).unwrap();
+        change(state.store(), added("carl")).unwrap();
+        let text = "[[user]]\nname = \"Ann\"\npassword_file = \"pw\"\n";
+        let config = read::parse("t", text, dir.path()).unwrap();
+        let previewed = preview(&config, &state).unwrap();
+        // Bob takes the number that Ann would have got, so none was stored for her.
+        let bob = state.store().identity().user_sid(state.store().rid("bob").unwrap());
+        assert_eq!(previewed[0].sid, bob);
+        assert_eq!(preview(&config, &state).unwrap(), resolve(&config, &state).unwrap());
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub fn run(command: &ConfigCommand) -> anyhow::Result<()> {
             check::against(&config, &stored.keys().cloned().collect())?;
             warn_of_users_without_ids(&config, &stored)?;
             if config.domain.realm.is_some() {
-                let faults = domain_faults::of_config(&config, &local_principals::of(&config)?);
+                let faults = domain_faults::of_config(&config, &local_principals::of_config(&config)?);
                 faults.iter().for_each(|fault| eprintln!("trunkline: warning: {fault}"));
             }
             println!("ok: {} share(s)", config.shares.len());

@@ -22,7 +22,7 @@ use crate::serve::DomainIds;
 /// Runs the command. The status is 0 for an account, 1 if there is none, and 2 if a source cannot be asked.
 pub fn run(account: &str, group: bool, json: bool, location: &LocationArgs) -> anyhow::Result<ExitCode> {
     let config = Config::load(&location.overrides())?;
-    let local = local_principals::of(&config)?;
+    let local = local_principals::of_server(&config)?;
     let ids = DomainIds::of(&config.domain, &local, &host::listed_names(), None);
     let found = match &ids {
         Ok(ids) if group => group_of(ids.resolver(), account).map(|it| it.map(|group| shown_group(&group))),

@@ -265,6 +265,21 @@ impl Store {
         self.number(RIDS, name.to_lowercase().as_bytes(), FIRST_RID)
     }
 
+    /// The RIDs of users as [`Store::rid`] would return them in the order of the calls. Nothing is assigned.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn rid_preview(&self) -> Result<impl FnMut(&str) -> u32 + use<>, StoreError> {
+        let assigned = self.records.all(RIDS).into_iter().map(|(name, rid)| Ok((name, number_of(&rid)?)));
+        let mut rids: HashMap<Vec<u8>, u32> = assigned.collect::<Result<_, StoreError>>()?;
+        let mut highest = rids.values().copied().fold(FIRST_RID - 1, u32::max);
+        let mut next = move || {
+            highest = highest.saturating_add(1);
+            highest
+        };
+        Ok(move |name: &str| *rids.entry(name.to_lowercase().into_bytes()).or_insert_with(&mut next))
+    }
+
     /// The number of the directory `path`, which is independent of shares. The first call assigns it.
     ///
     /// # Errors
@@ -494,6 +509,20 @@ mod tests {
         assert!(store.remove_user("Ann").unwrap() && !store.remove_user("ann").unwrap());
         assert_ne!(store.rid("bob").unwrap(), ann);
         assert_eq!(store.rid("ann").unwrap(), ann);
+    }
+
+    #[test]
+    fn a_preview_has_the_rids_that_would_be_assigned_and_assigns_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = made(&dir.path().join("s.redb"));
+        let ann = store.rid("ann").unwrap();
+        let changes = store.records.changes();
+        let mut preview = store.rid_preview().unwrap();
+        let previewed = ["Ann", "carl", "bob", "Carl"].map(&mut preview);
+        assert_eq!(previewed[0], ann);
+        assert_eq!(previewed[1], previewed[3]);
+        assert_eq!(store.records.changes(), changes);
+        assert_eq!(["ann", "carl", "bob", "carl"].map(|name| store.rid(name).unwrap()), previewed);
     }
 
     #[test]

@@ -121,6 +121,23 @@ fn the_check_says_which_log_ons_are_off() {
 }
 
 #[test]
+fn a_check_takes_the_users_of_its_own_configuration() {
+    let program = domain_without_keytab();
+    let mut running = super::running::start(&program, "--config t.toml --no-discovery");
+    let text = std::fs::read_to_string(program.path().join("t.toml")).unwrap();
+    let user = "[[user]]\nname = \"ann\"\nuid = 3100000001\ngid = 3100000001\n";
+    program.write("other.toml", &format!("{text}{user}"));
+    let check = |file: &str| said(&program.run(&format!("config check --config {file}")).success());
+    let why = "has the id 3100000001, which `ann` of this host has";
+    let other = check("other.toml");
+    assert!(other.contains(why), "{other}");
+    let served = check("t.toml");
+    assert!(!served.contains(why), "{served}");
+    program.run("stop --config t.toml").success();
+    assert!(running.wait().success());
+}
+
+#[test]
 fn a_lookup_says_by_its_status_whether_there_is_an_account() {
     let program = domain_without_keytab();
     let look = |words: &str| program.run(&format!("domain lookup {words} --config t.toml"));
