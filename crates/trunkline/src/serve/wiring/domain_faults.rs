@@ -11,6 +11,7 @@ use smb::config::grantee::parts;
 
 use super::domain_users::DomainIds;
 use super::kerberos;
+use super::locks::held;
 use crate::config::values::Ntlm;
 use crate::config::{Config, Domain};
 use crate::domain::keytab::Keytab;
@@ -110,6 +111,20 @@ pub struct AppliedDomain {
     pub keytab: Mutex<KeytabWatch>,
 }
 
+impl AppliedDomain {
+    /// Keeps the faults, and logs those that there were not before.
+    pub fn set_faults(&self, faults: Vec<String>) {
+        let mut before = held(&self.faults);
+        new_faults(&before, &faults).for_each(|fault| tracing::warn!("{fault}"));
+        *before = faults;
+    }
+}
+
+/// The faults that are not among those of before.
+fn new_faults<'f>(before: &'f [String], now: &'f [String]) -> impl Iterator<Item = &'f String> {
+    now.iter().filter(|fault| !before.contains(fault))
+}
+
 /// The principals in the keytab when the configuration was applied.
 #[derive(Debug, Default)]
 pub struct KeytabWatch {
@@ -177,6 +192,14 @@ mod tests {
         let domain = faults(&format!("{missing}netbios_name = \"CORP\"\ndomain_sid = \"S-1-5-21-1-2-3\"\n"));
         assert!(domain[1].contains("no users of this server: set `id_mapping = \"rid\"`"), "{domain:?}");
         assert_eq!(faults("[domain]\nid_mapping = \"rid\"\n"), Vec::<String>::new(), "in no domain");
+    }
+
+    #[test]
+    fn a_fault_is_told_when_it_is_new() {
+        let all = ["a", "b"].map(str::to_owned);
+        assert_eq!(new_faults(&all[..1], &all).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(new_faults(&all, &all).count(), 0);
+        assert_eq!(new_faults(&[], &all).count(), 2);
     }
 
     /// A keytab of the realm R.EXAMPLE with a key of a principal.

@@ -444,8 +444,7 @@ impl AssembledServer {
             None => (None, None),
         };
         let faults = domain_faults::of(&plan.config, &off, tickets_off.as_deref());
-        faults.iter().for_each(|fault| tracing::warn!("{fault}"));
-        *held(&self.domain.faults) = faults;
+        self.domain.set_faults(faults);
         settings.kerberos = kerberos;
         settings.kerberos_off = tickets_off.map(Arc::from);
         settings.domain_member =
