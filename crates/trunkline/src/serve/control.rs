@@ -59,6 +59,8 @@ struct ServedConfig {
     /// The texts of that configuration.
     sources: Sources,
     history: History,
+    /// The reason why a new keytab could not be applied, as the log has it.
+    keytab_fault: Option<String>,
 }
 
 impl Control {
@@ -76,7 +78,12 @@ impl Control {
         Control {
             overrides,
             state,
-            served: Mutex::new(ServedConfig { plan: Arc::new(plan), sources, history: History::default() }),
+            served: Mutex::new(ServedConfig {
+                plan: Arc::new(plan),
+                sources,
+                history: History::default(),
+                keytab_fault: None,
+            }),
             addresses,
             server,
             directories,
@@ -134,7 +141,7 @@ impl Control {
         let principals = principals::resolve(&config, &self.state).map_err(|e| format!("{e:#}"))?;
         let plan = ServePlan::new(config, principals, &self.state);
         self.server.apply(&plan)?;
-        current.plan = Arc::new(plan);
+        (current.plan, current.keytab_fault) = (Arc::new(plan), None);
         Ok(())
     }
 
@@ -188,18 +195,25 @@ impl Control {
         Ok(())
     }
 
-    /// Applies the configuration again when the keytab has appeared or has other principals: the server's
-    /// names and its machine account follow from them. Log-ons read new keys by themselves.
+    /// Applies the configuration again when the keytab has new principals, or when tickets would work again:
+    /// the server's names and its machine account follow from it. Log-ons read new keys by themselves. The
+    /// users are those of before, since files of passwords are read by a reload alone.
     pub fn follow_keytab(&self) {
-        if !self.server.has_new_keytab() {
+        if !self.server.has_new_keytab(&self.plan().config) {
             return;
         }
         let mut current = self.lock();
-        let config = current.plan.config.clone();
-        let keytab = config.domain.keytab.value.display().to_string();
-        match self.serve(&mut current, config) {
-            Ok(()) => tracing::info!(keytab, "the keytab is new and counts from now on"),
-            Err(why) => tracing::error!(keytab, %why, "the new keytab counts after `trunkline reload`"),
+        let keytab = current.plan.config.domain.keytab.value.display().to_string();
+        match self.server.apply(&current.plan) {
+            Ok(()) => {
+                current.keytab_fault = None;
+                tracing::info!(keytab, "the keytab is new and counts from now on");
+            }
+            Err(why) if current.keytab_fault.as_ref() == Some(&why) => {}
+            Err(why) => {
+                tracing::error!(keytab, %why, "the new keytab does not count yet, and is tried each minute");
+                current.keytab_fault = Some(why);
+            }
         }
     }
 
@@ -381,7 +395,7 @@ impl Controlled for Control {
 
     fn change(&self, change: Change) -> Result<Changed, Refusal> {
         let mut current = self.lock();
-        let ServedConfig { plan: before, sources, history } = &*current;
+        let ServedConfig { plan: before, sources, history, .. } = &*current;
         let before = Arc::clone(before);
         let (config, state) = (&before.config, &self.state);
         let edited = Edited::new(&self.overrides, sources, config, &change, history, state, check::against)?;

@@ -286,7 +286,7 @@ async fn keep_token_uses(control: &Arc<Control>) {
     }
 }
 
-/// Looks now and then whether the keytab has appeared or has other principals.
+/// Looks now and then whether the keytab has appeared or has new principals.
 async fn follow_keytab(control: &Arc<Control>) {
     let mut ticks = tokio::time::interval(KEYTAB_LOOKS);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);

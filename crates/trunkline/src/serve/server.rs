@@ -13,6 +13,7 @@ use admin::transactions::{Gauges, ShareTransactions};
 use admin::workload::ClientWork;
 
 use super::plan::ServePlan;
+use crate::config::Config;
 
 /// The number of users of a share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -108,8 +109,10 @@ pub trait FileServer: Send + Sync {
         Vec::new()
     }
 
-    /// Whether the keytab has other principals than when the settings were applied, or has appeared.
-    fn has_new_keytab(&self) -> bool {
+    /// Whether the keytab of the configuration that is served needs it to be applied again: it has new
+    /// principals, or tickets are off and would work now.
+    fn has_new_keytab(&self, config: &Config) -> bool {
+        let _no_keytab = config;
         false
     }
 

@@ -36,6 +36,9 @@ impl FileServer for Fake {
         self.0.lock().unwrap().push(told);
         Ok(())
     }
+    fn has_new_keytab(&self, _: &Config) -> bool {
+        true
+    }
     fn is_counting(&self, share: &str) -> bool {
         share == "large"
     }
@@ -110,6 +113,23 @@ fn changes_reach_the_server_and_a_bad_reload_changes_nothing() {
     let channels = control.channels();
     assert_eq!(channels.sessions[0].connections[0].server_name, channels.server_name);
     assert_ne!(channels.server_name, "");
+}
+
+#[test]
+fn a_new_keytab_brings_no_changed_file_and_is_told_once_while_it_cannot_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let share = "[share.bad]\npath = \"data\"\nusers = { '*' = \"read\" }\n";
+    let (control, told) = control(dir.path(), share);
+    let fault = || control.lock().keytab_fault.clone();
+    control.follow_keytab();
+    control.follow_keytab();
+    assert_eq!((fault().as_deref(), told.lock().unwrap().len()), (Some("bad"), 0));
+    std::fs::write(dir.path().join("t.toml"), share.replace("bad", "docs")).unwrap();
+    control.reload().unwrap();
+    assert_eq!(fault(), None);
+    std::fs::write(dir.path().join("t.toml"), share.replace("bad", "more")).unwrap();
+    control.follow_keytab();
+    assert_eq!(*told.lock().unwrap(), ["docs for ", "docs for "]);
 }
 
 #[test]

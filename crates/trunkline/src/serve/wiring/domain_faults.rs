@@ -4,6 +4,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use ::identity::winbind::Winbind;
 use share::engine::AccountKind;
@@ -125,50 +126,88 @@ fn new_faults<'f>(before: &'f [String], now: &'f [String]) -> impl Iterator<Item
     now.iter().filter(|fault| !before.contains(fault))
 }
 
-/// The principals in the keytab when the configuration was applied.
+/// The time after which a file is tried again.
+const AGAIN: Duration = Duration::from_secs(60);
+
+/// Tells when the configuration is to be applied again because of the keytab. Each applied configuration has
+/// its own watch, so principals that could not be applied stay new.
 #[derive(Debug, Default)]
 pub struct KeytabWatch {
     keytab: Option<(PathBuf, String)>,
-    stamp: Option<FileStamp>,
-    /// The server's names and its machine account; none as long as there was no keytab.
-    principals: Option<(Vec<String>, Option<String>)>,
+    /// The file at the last look.
+    seen: Option<FileStamp>,
+    /// The file of the last try, and its time.
+    tried: Option<(FileStamp, Instant)>,
+    /// The principals that the configuration was applied with.
+    applied: KeytabPrincipals,
 }
 
 /// Device, inode, size and the time of the last change.
 type FileStamp = (u64, u64, u64, i64, i64);
 
+/// The principals of a keytab on which settings of the server depend.
+#[derive(Debug, Default)]
+struct KeytabPrincipals {
+    names: Vec<String>,
+    account: Option<String>,
+}
+
+impl KeytabPrincipals {
+    fn of(keys: &Keytab) -> KeytabPrincipals {
+        let account = keys.machine_account().map(str::to_owned);
+        KeytabPrincipals { names: keys.server_names(), account }
+    }
+
+    /// Whether there are other principals than in `before`, apart from those that are gone.
+    fn has_more_than(&self, before: &KeytabPrincipals) -> bool {
+        let is_other = self.account.is_some() && self.account != before.account;
+        is_other || self.names.iter().any(|name| !before.names.contains(name))
+    }
+}
+
 impl KeytabWatch {
     /// The keytab of a configuration as it is now.
     pub fn of(domain: &Domain) -> KeytabWatch {
-        let realm = domain.realm.as_ref().map(|realm| realm.value.clone());
-        let mut watch = KeytabWatch {
-            keytab: realm.map(|realm| (domain.keytab.value.clone(), realm)),
-            ..KeytabWatch::default()
+        let Some(realm) = domain.realm.as_ref().map(|realm| &realm.value) else {
+            return KeytabWatch::default();
         };
-        watch.has_new_principals();
-        watch
+        let path = &domain.keytab.value;
+        let seen = stamp(path);
+        let keys = Keytab::read(path).map(|keys| keys.of_realm(realm)).unwrap_or_default();
+        KeytabWatch {
+            keytab: Some((path.clone(), realm.clone())),
+            seen,
+            tried: seen.map(|file| (file, Instant::now())),
+            applied: KeytabPrincipals::of(&keys),
+        }
     }
 
-    /// Whether the keytab has other principals than at the last look, such as when it has appeared. A keytab
-    /// that is gone or damaged changes nothing: it may be written just now.
-    pub fn has_new_principals(&mut self) -> bool {
+    /// Whether to apply the configuration again now: the keytab has new principals, or `can_begin` says that
+    /// tickets, which are off, would work.
+    ///
+    /// A program may write the file just now, key by key. So the file must be the same as at the last look,
+    /// and a keytab that has lost the machine account is left alone. The same file counts again after
+    /// [`AGAIN`], since the cause of a failure may lie elsewhere.
+    pub fn is_due(&mut self, now: Instant, can_begin: impl FnOnce() -> bool) -> bool {
         let Some((path, realm)) = &self.keytab else { return false };
-        let stamp = path
-            .metadata()
-            .ok()
-            .map(|found| (found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec()));
-        if stamp == self.stamp {
+        let before = std::mem::replace(&mut self.seen, stamp(path));
+        let Some(file) = self.seen.filter(|file| Some(*file) == before) else { return false };
+        if self.tried.is_some_and(|(tried, at)| tried == file && now.saturating_duration_since(at) < AGAIN) {
             return false;
         }
-        self.stamp = stamp;
-        let keys = Keytab::read(path).ok().map(|keys| keys.of_realm(realm));
-        let now = keys.map(|keys| (keys.server_names(), keys.machine_account().map(str::to_owned)));
-        let is_new = now.is_some() && now != self.principals;
-        if is_new {
-            self.principals = now;
+        self.tried = Some((file, now));
+        let Ok(keys) = Keytab::read(path) else { return false };
+        let principals = KeytabPrincipals::of(&keys.of_realm(realm));
+        if self.applied.account.is_some() && principals.account.is_none() {
+            return false;
         }
-        is_new
+        principals.has_more_than(&self.applied) || can_begin()
     }
+}
+
+fn stamp(path: &Path) -> Option<FileStamp> {
+    let found = path.metadata().ok()?;
+    Some((found.dev(), found.ino(), found.size(), found.ctime(), found.ctime_nsec()))
 }
 
 #[cfg(test)]
@@ -202,47 +241,111 @@ mod tests {
         assert_eq!(new_faults(&[], &all).count(), 2);
     }
 
-    /// A keytab of the realm R.EXAMPLE with a key of a principal.
-    fn keytab(principal: &[&str]) -> Vec<u8> {
+    /// A keytab of the realm R.EXAMPLE with a key of each principal.
+    fn keytab(principals: &[&[&str]]) -> Vec<u8> {
         let text =
             |text: &str| [&u16::try_from(text.len()).unwrap().to_be_bytes()[..], text.as_bytes()].concat();
-        let mut body = u16::try_from(principal.len()).unwrap().to_be_bytes().to_vec();
-        body.extend(text("R.EXAMPLE"));
-        principal.iter().for_each(|part| body.extend(text(part)));
-        body.extend([0, 0, 0, 1, 0, 0, 0, 9, 3, 0, 18, 0, 4, 1, 2, 3, 4]);
-        [&[5, 2][..], &u32::try_from(body.len()).unwrap().to_be_bytes(), &body].concat()
+        let mut file = vec![5, 2];
+        for principal in principals {
+            let mut body = u16::try_from(principal.len()).unwrap().to_be_bytes().to_vec();
+            body.extend(text("R.EXAMPLE"));
+            principal.iter().for_each(|part| body.extend(text(part)));
+            body.extend([0, 0, 0, 1, 0, 0, 0, 9, 3, 0, 18, 0, 4, 1, 2, 3, 4]);
+            file.extend(u32::try_from(body.len()).unwrap().to_be_bytes());
+            file.extend(body);
+        }
+        file
+    }
+
+    const NAME: &[&str] = &["cifs", "a"];
+    const OTHER_NAME: &[&str] = &["cifs", "other"];
+    const ACCOUNT: &[&str] = &["FILES$"];
+
+    /// A keytab file that is watched.
+    struct Watched {
+        directory: tempfile::TempDir,
+        domain: Domain,
+        watch: KeytabWatch,
+        now: Instant,
+    }
+
+    impl Watched {
+        fn new(principals: &[&[&str]]) -> Watched {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("keytab");
+            if !principals.is_empty() {
+                std::fs::write(&path, keytab(principals)).unwrap();
+            }
+            let text = format!("[domain]\nrealm = \"R.EXAMPLE\"\nkeytab = \"{}\"\n", path.display());
+            let domain = read::parse("t", &text, Path::new("/")).unwrap().domain;
+            let watch = KeytabWatch::of(&domain);
+            Watched { directory, domain, watch, now: Instant::now() }
+        }
+
+        /// Writes the file in place.
+        fn put(&self, bytes: &[u8]) {
+            std::fs::write(self.directory.path().join("keytab"), bytes).unwrap();
+        }
+
+        /// The results of two looks.
+        fn looks(&mut self, can_begin: bool) -> [bool; 2] {
+            [(); 2].map(|()| self.watch.is_due(self.now, || can_begin))
+        }
+
+        /// The same, a minute later.
+        fn looks_later(&mut self, can_begin: bool) -> [bool; 2] {
+            self.now += AGAIN;
+            self.looks(can_begin)
+        }
     }
 
     #[test]
-    fn a_keytab_that_appears_or_names_others_is_noticed_once() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("keytab");
-        let text = format!("[domain]\nrealm = \"R.EXAMPLE\"\nkeytab = \"{}\"\n", path.display());
-        let domain = read::parse("t", &text, Path::new("/")).unwrap().domain;
-        let mut watch = KeytabWatch::of(&domain);
-        assert!(!watch.has_new_principals(), "it is missing");
-        let put = |bytes: &[u8]| {
-            let new = directory.path().join("new");
-            std::fs::write(&new, bytes).unwrap();
-            std::fs::rename(&new, &path).unwrap();
-        };
-        put(&keytab(&["cifs", "a"])[..9]);
-        assert!(!watch.has_new_principals(), "it is not whole");
-        put(&keytab(&["cifs", "a"]));
-        assert!(watch.has_new_principals() && !watch.has_new_principals());
-        put(&keytab(&["cifs", "a"]));
-        assert!(!watch.has_new_principals(), "the log-ons read new keys by themselves");
-        std::fs::remove_file(&path).unwrap();
-        assert!(!watch.has_new_principals());
-        put(&keytab(&["FILES$"]));
-        assert!(watch.has_new_principals());
-        assert!(!KeytabWatch::of(&domain).has_new_principals());
+    fn a_keytab_that_appears_counts_at_the_second_look_and_again_until_it_is_applied() {
+        let mut file = Watched::new(&[]);
+        assert_eq!(file.looks(false), [false, false], "it is missing");
+        file.put(&keytab(&[NAME])[..9]);
+        assert_eq!(file.looks(false), [false, false], "it is not whole");
+        file.put(&keytab(&[NAME]));
+        assert_eq!(file.looks(false), [false, true]);
+        assert_eq!(file.looks(false), [false, false]);
+        assert_eq!(file.looks_later(false), [true, false], "it was not applied");
+        file.put(&keytab(&[NAME, OTHER_NAME]));
+        assert_eq!(file.looks(false), [false, true], "another file is tried at once");
+        file.watch = KeytabWatch::of(&file.domain);
+        assert_eq!(file.looks(false), [false, false]);
+        assert_eq!(file.looks_later(false), [false, false]);
+    }
+
+    #[test]
+    fn a_keytab_without_the_machine_account_is_left_alone() {
+        let mut file = Watched::new(&[NAME, ACCOUNT]);
+        file.put(&keytab(&[ACCOUNT]));
+        assert_eq!(file.looks(false), [false, false], "a lost name");
+        file.put(&keytab(&[NAME]));
+        assert_eq!(file.looks(true), [false, false], "the lost account");
+        file.put(&keytab(&[NAME, OTHER_NAME]));
+        assert_eq!(file.looks(true), [false, false], "the account is still to come");
+        assert_eq!(file.looks_later(true), [false, false]);
+        file.put(&keytab(&[NAME, OTHER_NAME, ACCOUNT]));
+        assert_eq!(file.looks(false), [false, true]);
+        file.put(&keytab(&[NAME, &["NEW$"]]));
+        assert_eq!(file.looks(false), [false, true], "another account");
+    }
+
+    #[test]
+    fn tickets_that_are_off_are_tried_with_each_file_and_each_minute() {
+        let mut file = Watched::new(&[NAME]);
+        assert_eq!(file.looks(true), [false, false], "the applied file");
+        assert_eq!(file.looks_later(true), [true, false]);
+        assert_eq!(file.looks_later(false), [false, false], "they would not work");
+        file.put(&keytab(&[NAME, NAME]));
+        assert_eq!(file.looks(true), [false, true], "new keys of the same principals");
     }
 
     #[test]
     fn a_keytab_of_another_realm_is_a_fault() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), keytab(&["cifs", "a"])).unwrap();
+        std::fs::write(file.path(), keytab(&[NAME])).unwrap();
         assert_eq!(foreign_keys(file.path(), "R.EXAMPLE"), None);
         let why = foreign_keys(file.path(), "OTHER.EXAMPLE").unwrap();
         assert!(why.contains("has no key of the realm OTHER.EXAMPLE"), "{why}");

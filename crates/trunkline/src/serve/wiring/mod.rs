@@ -330,8 +330,10 @@ impl FileServer for AssembledServer {
         held(&self.domain.faults).clone()
     }
 
-    fn has_new_keytab(&self) -> bool {
-        held(&self.domain.keytab).has_new_principals()
+    fn has_new_keytab(&self, config: &Config) -> bool {
+        let are_tickets_off = self.server.config().kerberos_off.is_some();
+        let can_begin = || are_tickets_off && kerberos::credentials(config).is_ok();
+        held(&self.domain.keytab).is_due(Instant::now(), can_begin)
     }
 
     fn is_counting(&self, share: &str) -> bool {
