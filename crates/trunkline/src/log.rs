@@ -1,11 +1,15 @@
-//! The log: structured lines on standard error, as text or JSON.
+//! The log: structured lines on standard error, as text or JSON. [`output`] writes them.
+
+mod output;
 
 use std::io::IsTerminal;
+use std::sync::Mutex;
 
 use tracing_subscriber::EnvFilter;
 
 use crate::config::Config;
 use crate::config::values::{Choice, LogFormat};
+use output::LogOutput;
 
 /// Environment variable that sets the log levels of single crates (`smb=debug,info`).
 const VARIABLE: &str = "TRUNKLINE_LOG";
@@ -21,8 +25,11 @@ pub fn begin(config: &Config) -> anyhow::Result<()> {
     } else {
         EnvFilter::try_new(&wanted).map_err(|e| anyhow::anyhow!("${VARIABLE}: {e}"))?
     };
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    let begun = match config.server.log_format.value {
+    let format = config.server.log_format.value;
+    let output =
+        LogOutput::of_stderr(format).map_err(|e| anyhow::anyhow!("the log cannot be started: {e}"))?;
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(Mutex::new(output));
+    let begun = match format {
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
         LogFormat::Text => lines.with_ansi(std::io::stderr().is_terminal()).try_init(),
     };

@@ -70,7 +70,8 @@ fn run(command: cli::CliCommand, signals: Option<std::io::Result<Signals>>) -> E
         Err(error) => {
             // A chain of causes may hold line ends of its own.
             let text = format!("{error:#}").split_whitespace().collect::<Vec<_>>().join(" ");
-            eprintln!("trunkline: {}", secrets::masked(&text, words()));
+            // Standard error may be full or closed; the status tells then.
+            let _ = writeln!(std::io::stderr(), "trunkline: {}", secrets::masked(&text, words()));
             if has_failed(&error) { ExitCode::FAILURE } else { ExitCode::from(2) }
         }
     }

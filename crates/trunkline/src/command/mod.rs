@@ -19,7 +19,7 @@ mod local_principals;
 mod metadata;
 mod nfs;
 mod objects;
-mod output;
+pub mod output;
 mod page;
 mod state;
 mod status;

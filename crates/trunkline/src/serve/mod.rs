@@ -29,6 +29,7 @@ use admin::listener::{self, is_reached_from_elsewhere};
 use admin::tls::Tls;
 
 use crate::cli::ServeArgs;
+use crate::command::output;
 use crate::config::{Config, Overrides, Sources, check};
 use crate::discovery::{self, Announced};
 use crate::state::lock::LockUse;
@@ -67,12 +68,12 @@ pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
     let principals = principals::resolve(&config, &state)?;
     access::warn_of_users_without_ids(&principals);
     let plan = ServePlan::new(config, principals, &state);
-    print!("{}", banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
+    output::text(banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
     let tokens = Tokens::new(FileToken::read(&state, &plan.config)?);
     if plan.config.admin.listen.is_some() && !tokens.has_file() && state.store().tokens()?.is_empty() {
         tracing::warn!("there is no token for the admin page; `trunkline token add` makes one");
     }
-    print!("{}", banner::admin(&plan, &admin, &state));
+    output::text(banner::admin(&plan, &admin, &state));
     let entrance = Entrance::new(&plan)?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
@@ -91,7 +92,6 @@ pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
 fn end_at_once(state: &Path, why: &str) {
     let state = state.display();
     tracing::error!("state directory {state} is lost, and this server ends: {why}");
-    eprintln!("trunkline: state directory {state} is lost, and this server ends: {why}");
     kerberos::skip_destructors_at_exit();
     std::process::exit(loss::LOST);
 }
