@@ -8,7 +8,7 @@ use admin::{Request, Response};
 
 use super::{control, local_principals};
 use crate::cli::ConfigCommand;
-use crate::config::{Config, check, show};
+use crate::config::{Config, Sources, check, shadowed, show};
 use crate::host::UserDatabase;
 use crate::host_ids::{self, ShareOwner};
 use crate::principals::PasswordFrom;
@@ -20,10 +20,13 @@ use crate::state::StateDir;
 pub fn run(command: &ConfigCommand) -> anyhow::Result<()> {
     match command {
         ConfigCommand::Check(args) => {
-            let config = Config::load(&args.overrides())?;
+            let overrides = args.overrides();
+            let sources = Sources::read(&overrides)?;
+            let config = Config::of(&overrides, &sources)?;
             let stored = stored_users(&config.server.state_dir.value)?;
             check::against(&config, &stored.keys().cloned().collect())?;
             warn_of_users_without_ids(&config, &stored)?;
+            shadowed::notes(&sources).iter().for_each(|note| eprintln!("trunkline: warning: {note}"));
             if config.domain.realm.is_some() {
                 let faults = domain_faults::of_config(&config, &local_principals::of_config(&config)?);
                 faults.iter().for_each(|fault| eprintln!("trunkline: warning: {fault}"));

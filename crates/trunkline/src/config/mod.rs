@@ -26,6 +26,7 @@ pub mod nearest;
 pub mod read;
 pub mod section;
 mod setting;
+pub mod shadowed;
 pub mod show;
 pub mod table;
 mod tables;

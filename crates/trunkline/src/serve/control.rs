@@ -29,7 +29,7 @@ use super::plan::ServePlan;
 use super::server::FileServer;
 use crate::changes::history::History;
 use crate::changes::{self, Edited, object};
-use crate::config::{Config, Overrides, Sources, check};
+use crate::config::{Config, Overrides, Sources, check, shadowed};
 use crate::principals::LogonPrincipal;
 use crate::state::StateDir;
 use crate::tokens::{self, FileToken, Tokens};
@@ -488,7 +488,9 @@ impl Controlled for Control {
             true => tracing::info!("configuration read again"),
             false => tracing::warn!(settings = ?fixed, "configuration read again; these need a restart"),
         }
-        Ok([notes(&fixed), self.server.domain_faults()].concat())
+        let shadowed = shadowed::notes(&self.lock().sources);
+        shadowed.iter().for_each(|note| tracing::warn!("{note}"));
+        Ok([notes(&fixed), shadowed, self.server.domain_faults()].concat())
     }
 
     fn stop(&self) {

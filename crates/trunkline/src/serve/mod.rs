@@ -30,7 +30,7 @@ use admin::tls::Tls;
 
 use crate::cli::ServeArgs;
 use crate::command::output;
-use crate::config::{Config, Overrides, Sources, check};
+use crate::config::{Config, Overrides, Sources, check, shadowed};
 use crate::discovery::{self, Announced};
 use crate::state::lock::LockUse;
 use crate::state::{ADMIN_TOKEN, StateDir, loss};
@@ -61,6 +61,7 @@ pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
     log::begin(&config)?;
     state.check_files().iter().for_each(|note| tracing::warn!("{note}"));
+    shadowed::notes(&sources).iter().for_each(|note| tracing::warn!("{note}"));
     // The clients choose the mode bits of new files, so the umask is empty. The directory of the server's own
     // files is closed to other users.
     rustix::process::umask(rustix::fs::Mode::empty());
