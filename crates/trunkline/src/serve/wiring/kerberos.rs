@@ -49,7 +49,7 @@ pub fn configure(config: &Config, resolver: &Arc<dyn PrincipalResolver>) -> Resu
 /// The server's keys by the configuration.
 ///
 /// # Errors
-/// What is missing, and what to do.
+/// The missing part, and what to do.
 pub fn credentials(config: &Config) -> Result<AcceptorCredentials, String> {
     let library = Library::load().map_err(|why| why.to_string())?;
     let replay_cache = config.server.state_dir.value.join(REPLAY_CACHE);
