@@ -17,6 +17,7 @@ const TABLE: &[(&str, u8)] = &[
     ("nfs-wire", 1),
     ("volume", 1),
     ("metering", 1),
+    ("tenure", 1),
     ("volume-posix", 2),
     ("auth", 2),
     ("kerberos", 2),
@@ -42,7 +43,7 @@ const PROTOCOL_WORDS: &[&str] =
 
 /// In these crates, the caller passes the time and the bytes.
 const SANS_IO: &[&str] =
-    &["wire", "smb-wire", "nfs-wire", "volume", "metering", "auth", "share", "smb", "nfs"];
+    &["wire", "smb-wire", "nfs-wire", "volume", "metering", "tenure", "auth", "share", "smb", "nfs"];
 const SANS_IO_CALLS: &[&str] = &[
     "Instant::now",
     "SystemTime::now",

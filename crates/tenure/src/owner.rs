@@ -1,0 +1,133 @@
+//! The owners of a virtual server, as the tenure store records them for the next owner.
+
+use serde::{Deserialize, Serialize};
+
+/// The number of a tenure. Each owner has a higher one than all before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+/// One owner, with all that the next one needs in order to fence it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeOwner {
+    /// The name of the node.
+    pub node: String,
+    /// The id of the node's boot (`/proc/sys/kernel/random/boot_id`). A later boot is another one.
+    pub boot_id: String,
+    /// The epoch that the owner had.
+    pub epoch: Epoch,
+    /// The clients of the storage through which the owner writes, such as the addresses of Ceph
+    /// clients.
+    #[serde(default)]
+    pub storage_clients: Vec<String>,
+}
+
+impl NodeOwner {
+    /// Whether this owner was on the same boot of the same node as `other`. Such an owner shares the
+    /// storage
+    /// clients of the host, so fencing it would fence both.
+    #[must_use]
+    pub fn shares_boot_with(&self, other: &NodeOwner) -> bool {
+        self.node == other.node && self.boot_id == other.boot_id
+    }
+}
+
+/// The record of a virtual server in the tenure store.
+///
+/// It stays when an owner is gone. The store changes it in the same atomic step in which it gives a
+/// tenure.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct TenureRecord {
+    /// The GUID of the state directory that this virtual server has. Empty before its first owner.
+    #[serde(default)]
+    pub guid: String,
+    /// The epoch of the last owner.
+    pub epoch: Epoch,
+    /// The last owner, or none after a clean release.
+    #[serde(default)]
+    pub owner: Option<NodeOwner>,
+    /// Earlier owners that nobody has fenced yet. An owner may end before it has fenced the one before
+    /// it.
+    #[serde(default)]
+    pub unfenced: Vec<NodeOwner>,
+    /// The node that a planned move goes to. Other nodes leave it the time of a term.
+    #[serde(default)]
+    pub reserved_for: Option<String>,
+}
+
+impl TenureRecord {
+    /// The record after `node` has taken the tenure: the epoch is counted up, and the former owner
+    /// joins those
+    /// that must be fenced. An owner on the same boot needs no fence, since the host's lock has shown
+    /// that its
+    /// process is gone.
+    #[must_use]
+    pub fn taken_by(mut self, mut owner: NodeOwner) -> TenureRecord {
+        self.epoch = Epoch(self.epoch.0 + 1);
+        owner.epoch = self.epoch;
+        self.unfenced.extend(self.owner.take());
+        let all = std::mem::take(&mut self.unfenced);
+        for former in all.into_iter().filter(|former| !former.shares_boot_with(&owner)) {
+            let is_same = |other: &NodeOwner| {
+                former.shares_boot_with(other) && former.storage_clients == other.storage_clients
+            };
+            if !self.unfenced.iter().any(is_same) {
+                self.unfenced.push(former);
+            }
+        }
+        self.reserved_for = None;
+        self.owner = Some(owner);
+        self
+    }
+
+    /// The record after the present owner has fenced all that were to be fenced.
+    #[must_use]
+    pub fn fenced(mut self) -> TenureRecord {
+        self.unfenced.clear();
+        self
+    }
+
+    /// The record after a clean release. The released owner has nothing left to write.
+    #[must_use]
+    pub fn released(mut self, to: Option<String>) -> TenureRecord {
+        self.owner = None;
+        self.reserved_for = to;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(node: &str, boot: &str) -> NodeOwner {
+        NodeOwner { node: node.into(), boot_id: boot.into(), epoch: Epoch(0), storage_clients: vec![] }
+    }
+
+    #[test]
+    fn every_owner_that_nobody_fenced_is_handed_on() {
+        let first = TenureRecord::default().taken_by(owner("a", "1"));
+        assert_eq!((first.epoch, first.unfenced.len()), (Epoch(1), 0));
+        let second = first.taken_by(owner("b", "2"));
+        // The second owner ended before it had fenced the first.
+        let third = second.taken_by(owner("c", "3"));
+        let names: Vec<_> = third.unfenced.iter().map(|former| former.node.as_str()).collect();
+        assert_eq!((third.epoch, names), (Epoch(3), vec!["a", "b"]));
+        assert!(third.clone().fenced().unfenced.is_empty());
+    }
+
+    #[test]
+    fn an_owner_on_the_same_boot_is_not_fenced_and_one_of_an_earlier_boot_is() {
+        let first = TenureRecord::default().taken_by(owner("a", "1"));
+        assert!(first.clone().taken_by(owner("a", "1")).unfenced.is_empty());
+        assert_eq!(first.taken_by(owner("a", "2")).unfenced.len(), 1);
+    }
+
+    #[test]
+    fn a_clean_release_leaves_nobody_to_fence() {
+        let released = TenureRecord::default().taken_by(owner("a", "1")).released(Some("b".into()));
+        assert_eq!(released.reserved_for.as_deref(), Some("b"));
+        let next = released.taken_by(owner("b", "2"));
+        assert_eq!((next.epoch, next.unfenced.len(), next.reserved_for), (Epoch(2), 0, None));
+    }
+}
