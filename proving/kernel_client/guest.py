@@ -93,6 +93,11 @@ class Network:
     def __exit__(self, *_: object) -> None:
         subprocess.run(["ip", "netns", "del", self.name], check=False, env=dict(os.environ, PATH=PATH))
 
+    @staticmethod
+    def guest_address(nic: int) -> str:
+        """Return the address of the guest's end of the cable `nic`."""
+        return guest_address(nic)
+
     def inside(self, command: list[str]) -> list[str]:
         """Return the command line that runs `command` inside the namespace."""
         return ["ip", "netns", "exec", self.name, *command]
@@ -153,7 +158,7 @@ def _boot(network: Network, job: Job, work: Path, memory_mib: int, console: str,
     words = [
         f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={kernel.path('/')}", "ro",
         *(f"vec{nic}:transport=tap,ifname=tap{nic},depth=128,gro=1" for nic in range(network.nics)),
-        f"init={init}", f"guestjob={script}", "guestaddr=" + ",".join(f"{guest_address(nic)}/24" for nic in range(network.nics)),
+        f"init={init}", f"guestjob={script}", "guestaddr=" + ",".join(f"{network.guest_address(nic)}/24" for nic in range(network.nics)),
         f"guestmodules={kernel.modules()}", f"uml_dir={kernel.path(work)}", "con=null", console, "quiet", "loglevel=0",
     ]
     return start(network, kernel.command(words), kernel.path(memory_directory(work, memory_mib)), stdin, subprocess.STDOUT)

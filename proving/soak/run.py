@@ -141,6 +141,22 @@ COUNTS = [
           # `make test` has it with simulated rates among its Rust tests.
           has_twentieth=False),
 ]
+CLUSTER = {
+    "process": (300, 25, "kills of the owner's program"),
+    "machine": (100, 10, "deaths of the owner's machine"),
+    "mds": (20, 10, "kills of Ceph's MDS"),
+    "osd": (20, 5, "kills of Ceph's OSD"),
+    "cable": (20, 5, "cuts of the owner's cable for longer than its tenure"),
+    "pause": (20, 5, "pauses of the owner's program for longer than its tenure"),
+    "clock": (20, 10, "jumps of the owner's clock by an hour"),
+}
+COUNTS += [
+    Count(f"cluster-{kind}", wanted, f"{what}, of two nodes on CephFS, under Linux's SMB and NFS clients", slice_size,
+          [sys.executable, str(PROVING / "cluster/run.py"), "--only", kind, "--deaths", "{count}", "--seed", "{seed}", "--out", "{out}"], 1800,
+          # `make test` has a few of them as a stage of its own.
+          has_twentieth=False)
+    for kind, (wanted, slice_size, what) in CLUSTER.items()
+]
 # The counts under Linux's clients are repeated under newer kernels, by this part of the count.
 NEWER_KERNELS = {"6.12": 4, "newest": 10}
 UNDER_NEWER_KERNELS = ("cuts", "nfs-cuts", "kills", "mixed", "host-changes", "nfs-kills")

@@ -1,0 +1,144 @@
+"""A machine: a process namespace with mounts, a network, a host's name and a boot ID of its own.
+
+The death of its first process ends every process in it at once, as the kernel does that. Its cable is cut before, so
+that no packet tells anybody. What it had mounted goes with it.
+"""
+
+import os
+import signal
+import subprocess
+import time
+import uuid
+from pathlib import Path
+
+from proving.cluster import network, unpacked
+from proving.cluster.ceph import Ceph
+from proving.cluster.daemon import NotUp, last_lines, offspring, wait_until
+
+# The first process ignores the ends of its children, so that none of them stays as a zombie.
+_INIT = """
+trap '' CHLD
+hostname "$1" && mount --bind "$2" /proc/sys/kernel/random/boot_id && mount --bind "$3" "$3" && mount --make-shared "$3" && echo up || exit
+exec sleep infinity
+"""
+FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
+BOOT_WITHIN_S = 20
+MOUNT_WITHIN_S = 90
+
+
+class Machine:
+    """One machine of the cluster. `directory` is where it mounts the store; it is the same path on every machine."""
+
+    def __init__(self, switch: network.ClusterNetwork, name: str, directory: Path, work: Path) -> None:
+        self._switch, self.name, self.directory, self._work = switch, name, directory, work
+        self.address = network.MACHINES[name]
+        self._clock = work / f"{name}.clock"
+        self.set_clock(0)
+        self._parent: subprocess.Popen[bytes] | None = None
+        self._init = 0
+        self.cable: network.Cable | None = None
+
+    def boot(self) -> None:
+        """Start the machine: with nothing of its former life but the files in the store."""
+        self.cable = self._switch.plug(self.name, self.address)
+        boot_id, log = self._work / f"{self.name}.boot-id", self._work / f"{self.name}.boot"
+        boot_id.write_text(f"{uuid.uuid4()}\n")
+        command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts", "--propagation", "private",
+                   "bash", "-c", _INIT, "init", self.name, str(boot_id), str(self.directory)]
+        with log.open("wb") as out:
+            self._parent = subprocess.Popen(self.cable.inside(command), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        wait_until(f"machine {self.name}", lambda: "up" in log.read_text(), BOOT_WITHIN_S, log)
+        self._init = offspring(self._parent.pid)[0]
+
+    def inside(self, command: list[str]) -> list[str]:
+        """Return the command line that runs `command` on this machine."""
+        assert self.cable is not None
+        return ["nsenter", "--target", str(self._init), "--mount", "--uts", "--net", "--pid", *command]
+
+    def run(self, *command: object, limit_s: float = 30) -> str:
+        """Run a command on this machine. Returns its output."""
+        done = subprocess.run(self.inside([str(word) for word in command]), capture_output=True, text=True, timeout=limit_s, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise OSError(f"{self.name}: {' '.join(map(str, command))}: {(done.stderr or done.stdout).strip()[-400:]}")
+        return done.stdout
+
+    def mount_ceph(self, ceph: Ceph) -> None:
+        """Mount the whole of CephFS with this machine's own key."""
+        client = f"node-{self.name}"
+        keyring = ceph.client_key(client)
+        log = self._work / f"{self.name}.fuse"
+        words = unpacked.with_ceph("ceph-fuse", "-c", ceph.settings, "--id", client, "--keyring", keyring, "-f", "--client_mountpoint=/", self.directory)
+        with log.open("ab") as out:
+            subprocess.Popen(self.inside(words), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        wait_until(f"{self.name}: CephFS", self._is_mounted, MOUNT_WITHIN_S, log)
+
+    def remount_if_shut_out(self, ceph: Ceph) -> None:
+        """Mount CephFS again if this machine's client was shut out: such a mount never comes back by itself."""
+        done = subprocess.run(self.inside(["stat", str(self.directory / "virtual")]), capture_output=True, timeout=30)
+        if done.returncode != 0:
+            self.run("umount", "--lazy", self.directory)
+            wait_until(f"{self.name}: the old mount ends", lambda: not self._is_mounted(), MOUNT_WITHIN_S)
+            self.mount_ceph(ceph)
+
+    def set_clock(self, ahead_s: int) -> None:
+        """Let the wall clock of programs that see this machine's clock (`sees_clock`) be so far ahead."""
+        new = self._clock.with_suffix(".new")
+        new.write_text(f"{ahead_s:+d}s\n")
+        new.rename(self._clock)
+
+    def sees_clock(self) -> list[str]:
+        """Return the variables of the environment by which a program sees this machine's clock. Time that is measured
+        stays as it is."""
+        return ["LD_PRELOAD=" + FAKETIME, f"FAKETIME_TIMESTAMP_FILE={self._clock}", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_CACHE_DURATION=1"]
+
+    def _is_mounted(self) -> bool:
+        mounts = Path(f"/proc/{self._init}/mounts").read_text()
+        return f"ceph-fuse {self.directory} " in mounts
+
+    def die(self) -> float:
+        """End everything on the machine at once. No packet tells anybody. Returns the moment of its last packet."""
+        at = time.monotonic()
+        if self._parent is None or self.cable is None:
+            return at
+        self.cable.cut()
+        os.kill(self._init, signal.SIGKILL)
+        self._parent.wait(timeout=60)
+        self._switch.unplug(self.cable)
+        self._parent = None
+        return at
+
+    def alive(self) -> bool:
+        """Return whether the machine runs."""
+        return self._parent is not None
+
+
+class Process:
+    """A program on a machine: the child that `nsenter` has put there."""
+
+    def __init__(self, machine: Machine, command: list[str], log: Path) -> None:
+        self.log, self._machine = log, machine
+        with open(log, "ab") as out:
+            self._entering = subprocess.Popen(machine.inside(command), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        wait_until(f"{machine.name}: {command[0]}", lambda: bool(offspring(self._entering.pid)) or not self.alive(), 10, log, every_s=0.002)
+        self._pid = next(iter(offspring(self._entering.pid)), 0)
+
+    def alive(self) -> bool:
+        """Return whether it runs."""
+        return self._entering.poll() is None
+
+    def status(self) -> int | None:
+        """Return its exit status, or nothing while it runs."""
+        return self._entering.poll()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to it."""
+        if not self.alive() or not self._pid:
+            raise NotUp(f"{self._machine.name}: the process has ended: {last_lines(self.log)}")
+        os.kill(self._pid, number)
+
+    def wait(self, limit_s: float) -> int:
+        """Wait for its end. Returns its status."""
+        try:
+            return self._entering.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise NotUp(f"{self._machine.name}: the process has not ended within {limit_s} s: {last_lines(self.log)}") from None

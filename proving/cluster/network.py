@@ -1,0 +1,97 @@
+"""The network of a cluster: a switch, and one cable from it to each machine, the store, a prober and the clients' guest.
+
+Everything lies in network namespaces of this run. The switch is a bridge in the first of them. A machine's cable can be
+cut at the switch, so that nothing of a dying machine leaves it.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+from typing import Self
+
+from proving.kernel_client import guest
+
+PREFIX = "10.77.0."
+STORE, PROBER, CLIENTS = f"{PREFIX}2", f"{PREFIX}100", f"{PREFIX}101"
+# The address of the virtual server. It moves with the tenure.
+SERVED = f"{PREFIX}50"
+# The addresses of the machines, by their names.
+MACHINES = {"a": f"{PREFIX}11", "b": f"{PREFIX}12"}
+
+
+def ip(*words: str) -> None:
+    """Run `ip`. Raises OSError with its message if that fails."""
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, env=dict(os.environ, PATH=guest.PATH))
+    if done.returncode != 0:
+        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+class ClusterNetwork(guest.Network):
+    """The switch with the tap device of the guest. A context manager; leaving it removes all namespaces of this run."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.name = f"cluster-{self.name}"
+        self._namespaces: set[str] = set()
+        self._plugged = 0
+
+    def __enter__(self) -> Self:
+        ip("netns", "add", self.name)
+        try:
+            ip("-n", self.name, "link", "set", "lo", "up")
+            ip("-n", self.name, "link", "add", "bridge", "type", "bridge")
+            ip("-n", self.name, "link", "set", "bridge", "up")
+            ip("-n", self.name, "tuntap", "add", "dev", "tap0", "mode", "tap")
+            ip("-n", self.name, "link", "set", "tap0", "master", "bridge", "up")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *what: object) -> None:
+        for namespace in sorted(self._namespaces):
+            subprocess.run(["ip", "netns", "del", namespace], check=False, env=dict(os.environ, PATH=guest.PATH))
+        super().__exit__(*what)
+
+    @staticmethod
+    def guest_address(nic: int) -> str:
+        """Return the address of the clients' guest."""
+        return CLIENTS
+
+    def plug(self, who: str, address: str) -> "Cable":
+        """Create a namespace for `who` with a cable to the switch, and this address."""
+        self._plugged += 1
+        namespace, port = f"{self.name}-{who}", f"port{self._plugged}"
+        ip("netns", "add", namespace)
+        self._namespaces.add(namespace)
+        ip("-n", namespace, "link", "set", "lo", "up")
+        ip("link", "add", port, "netns", self.name, "type", "veth", "peer", "name", "eth0", "netns", namespace)
+        ip("-n", self.name, "link", "set", port, "master", "bridge", "up")
+        ip("-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+        ip("-n", namespace, "link", "set", "eth0", "up")
+        return Cable(self, namespace, port)
+
+    def unplug(self, cable: "Cable") -> None:
+        """Remove a cable and its namespace, with every address and connection in it."""
+        self._namespaces.discard(cable.namespace)
+        ip("-n", self.name, "link", "del", cable.port)
+        ip("netns", "del", cable.namespace)
+
+
+class Cable:
+    """A cable from the switch to the namespace of one member."""
+
+    def __init__(self, network: ClusterNetwork, namespace: str, port: str) -> None:
+        self._network, self.namespace, self.port = network, namespace, port
+
+    def cut(self) -> None:
+        """Cut the cable at the switch."""
+        ip("-n", self._network.name, "link", "set", self.port, "down")
+
+    def mend(self) -> None:
+        """Mend the cable."""
+        ip("-n", self._network.name, "link", "set", self.port, "up")
+
+    def inside(self, command: list[str]) -> list[str]:
+        """Return the command line that runs `command` at the cable's end, in this machine's mounts and processes."""
+        return ["nsenter", f"--net={Path('/run/netns') / self.namespace}", *command]

@@ -1,0 +1,208 @@
+"""Trunkline on a machine of the cluster: the virtual server `files`, which one of the machines owns at a time.
+
+`ByHand` is the take-over without the product's help: the harness moves the address and starts the program. `Nodes` lets
+the product decide, as `trunkline node serve` on every machine.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from proving.cluster import etcd, network
+from proving.cluster.ceph import Ceph
+from proving.cluster.daemon import wait_until
+from proving.cluster.machine import Machine, Process
+from proving.harness import server as servers
+
+HERE = Path(__file__).resolve().parent
+SHARE, USER, PASSWORD = "files", "peer", "Passw0rd!"
+NFS_PORT, SMB_PORT = 2049, 445
+TERM_S = 3
+SERVE_WITHIN_S = 90
+SERVING = "serving shares"
+_SETTINGS = """\
+[server]
+listen = ["{served}"]
+smb_port = {smb_port}
+nfs_port = {nfs_port}
+state_dir = "{directory}/virtual/state"
+name = "files"
+discovery = false
+log_level = "info"
+nfs_lease_time_s = 20
+
+[[user]]
+name = "{user}"
+password_file = "{password}"
+uid = 0
+gid = 0
+
+[share.{share}]
+path = "{directory}/virtual/share"
+users = {{ {user} = "full" }}
+protocols = ["smb", "nfs"]
+root_squash = "none"
+nfs_secure_port = false
+continuously_available = true
+"""
+_NODE = """
+[node]
+server = "files"
+name = "{name}"
+tenure = "{tenure}"
+etcd = ["{etcd}"]
+term_s = {term_s}
+addresses = ["{served}/24"]
+fence = {fence}
+"""
+
+
+class Node:
+    """The program on one machine, with its settings and its log."""
+
+    def __init__(self, machine: Machine, work: Path, tenure: str = "", fence: str = "none") -> None:
+        self.machine, self.log = machine, work / f"{machine.name}.log"
+        self.settings = work / f"{machine.name}.toml"
+        password = work / "password"
+        password.write_text(PASSWORD)
+        password.chmod(0o600)
+        text = _SETTINGS.format(served=network.SERVED, smb_port=SMB_PORT, nfs_port=NFS_PORT, directory=machine.directory, user=USER,
+                                password=password, share=SHARE)
+        if tenure:
+            text += _NODE.format(name=machine.name, tenure=tenure, etcd=etcd.URL, term_s=TERM_S, served=network.SERVED, fence=fence)
+        self.settings.write_text(text)
+        self.process: Process | None = None
+        # The environment of the program: where it finds `ceph`.
+        self.environment: list[str] = []
+
+    def start(self, *words: str) -> None:
+        """Start the program with these words before `--config`."""
+        command = ["env", *self.environment, servers.program(), *words, "--config", str(self.settings)]
+        self.process = Process(self.machine, command, self.log)
+
+    def alive(self) -> bool:
+        """Return whether the program runs."""
+        return self.machine.alive() and self.process is not None and self.process.alive()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program."""
+        assert self.process is not None
+        self.process.signal(number)
+
+    def has_address(self) -> bool:
+        """Return whether this machine has the address of the virtual server."""
+        if not self.machine.alive():
+            return False
+        listed = json.loads(self.machine.run("ip", "-j", "addr", "show", "dev", "eth0"))
+        return any(address["local"] == network.SERVED for link in listed for address in link["addr_info"])
+
+    def status(self) -> dict[str, Any]:
+        """Return what `trunkline node status` reports."""
+        said: dict[str, Any] = json.loads(self.machine.run(servers.program(), "node", "status", "--json", "--config", self.settings))
+        return said
+
+    def count_of(self, words: str) -> int:
+        """Return how often its log has these words."""
+        return self.log.read_text(errors="replace").count(words) if self.log.exists() else 0
+
+    def said(self, lines: int = 12) -> str:
+        """Return the last lines of its log, without what it prints for people at its start."""
+        try:
+            text = self.log.read_text(errors="replace")
+        except OSError:
+            return ""
+        return "\n".join([line for line in text.splitlines() if line[:2] == "20" or "trunkline:" in line][-lines:])
+
+
+def make_directories(machine: Machine) -> None:
+    """Make the virtual server's directories in the store."""
+    machine.run("mkdir", "-p", machine.directory / "virtual" / "share", machine.directory / "virtual" / "state")
+    machine.run("chmod", "777", machine.directory / "virtual" / "share")
+    machine.run("chmod", "700", machine.directory / "virtual" / "state")
+
+
+class ByHand:
+    """Take-overs by the harness, with the plain `trunkline serve`."""
+
+    name = "by hand"
+
+    def __init__(self, nodes: dict[str, Node], ceph: Ceph) -> None:
+        self.nodes, self._ceph = nodes, ceph
+
+    def begin(self, node: Node) -> None:
+        """Let this node serve first."""
+        self._serve(node)
+
+    def join(self, node: Node) -> None:
+        """Let a machine that has booted wait for its turn. By hand it does nothing."""
+
+    def start_again(self, node: Node) -> None:
+        """Start the program again on the machine where it was killed."""
+        assert node.process is not None
+        node.process.wait(30)
+        node.start("serve")
+
+    def leave(self, node: Node, successor: Node) -> None:
+        """Move from one node to another as planned."""
+        assert node.process is not None
+        node.signal(15)
+        node.process.wait(30)
+        self.take_over(node, successor)
+
+    def take_over(self, former: Node, successor: Node) -> None:
+        """Fence the former owner, move the address and start the program."""
+        if former.machine.alive():
+            subprocess.run(former.machine.inside(["ip", "addr", "del", f"{network.SERVED}/24", "dev", "eth0"]), capture_output=True)
+        else:
+            self._ceph.evict(former.machine.address)
+        self._serve(successor)
+
+    def _serve(self, node: Node) -> None:
+        """Start the program before the address is there: a refused connection costs an NFS client 3 s."""
+        node.machine.run("sysctl", "-qw", "net.ipv4.ip_nonlocal_bind=1")
+        served = node.count_of(SERVING)
+        node.start("serve")
+        wait_until(f"{node.machine.name} serves", lambda: node.count_of(SERVING) > served, SERVE_WITHIN_S, node.log, every_s=0.01)
+        node.machine.run("ip", "addr", "add", f"{network.SERVED}/24", "dev", "eth0")
+        node.machine.run("python3", HERE / "announce.py", network.SERVED)
+
+    def owner(self) -> Node | None:
+        """Return the node that serves."""
+        return next((node for node in self.nodes.values() if node.alive()), None)
+
+
+class Nodes:
+    """Take-overs by the product."""
+
+    name = "nodes"
+
+    def __init__(self, nodes: dict[str, Node]) -> None:
+        self.nodes = nodes
+
+    def begin(self, node: Node) -> None:
+        """Start this node first, and the others once it serves."""
+        node.start("node", "serve")
+        wait_until(f"{node.machine.name} serves", node.has_address, SERVE_WITHIN_S, node.log)
+        for other in self.nodes.values():
+            if other is not node:
+                self.join(other)
+
+    def join(self, node: Node) -> None:
+        """Let a machine that has booted wait for its turn."""
+        node.start("node", "serve")
+
+    def start_again(self, node: Node) -> None:
+        """Start the program again on the machine where it was killed."""
+        self.join(node)
+
+    def leave(self, node: Node, successor: Node) -> None:
+        """Move from one node to another as planned."""
+        node.machine.run(servers.program(), "node", "move", "--config", node.settings)
+
+    def take_over(self, former: Node, successor: Node) -> None:
+        """Wait: the successor sees for itself."""
+
+    def owner(self) -> Node | None:
+        """Return the node that has the address."""
+        return next((node for node in self.nodes.values() if node.alive() and node.has_address()), None)

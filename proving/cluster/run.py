@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Kill owners of a virtual server on Ceph in many ways, while Linux's own SMB and NFS clients hold files open and locked.
+
+    run.py                                 a few deaths of each kind
+    run.py --short                         3 deaths of a process and 1 of a machine: `make test` runs this
+    run.py --only machine --deaths 5       one kind; may be repeated
+    run.py --by-hand                       the harness takes over, with the plain `trunkline serve`
+
+deaths.py says what dies and what must be true afterwards. For each kind the median and the range of the stops are
+printed: the longest silence of the server, and those of programs with a held and with a new file over each protocol.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proving.cluster import cluster, deaths, node
+from proving.harness import server as servers
+from proving.harness.tally import TROUBLE, CaseFailed, Tally, skip_whole_suite
+from proving.kernel_client import guest, kernels
+
+SUITE = "cluster"
+FEW = {"in place": 1, "process": 3, "machine": 2, "move": 2, "pause": 1, "cable": 1, "mds": 1, "osd": 1, "clock": 1}
+SHORT = {"process": 3, "machine": 1}
+# What the plain `trunkline serve` cannot do: it has no tenure that ends.
+NOT_BY_HAND = ("pause", "cable")
+# The longest medians, in seconds, by kind and stop (`--judge`).
+LIMITS = {
+    "process": {"nfs-held": 1.0, "smb-held": 3.6},
+    "machine": {"silence": node.TERM_S + 1.0, "nfs-held": node.TERM_S + 2.0, "smb-held": node.TERM_S + 4.5},
+    "move": {"silence": 1.0},
+}
+STOPS = ("silence", "nfs-held", "nfs-new", "smb-held", "smb-new")
+
+
+def spread(values: list[float]) -> str:
+    """Return the median and the range of seconds."""
+    return f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})" if values else "none"
+
+
+def told(measured: list[dict[str, Any]]) -> str:
+    """Return what was measured in deaths of one kind, as one line."""
+    return ", ".join(f"{stop} {spread([found[stop] for found in measured if stop in found])}" for stop in STOPS)
+
+
+def go(tally: Tally, kind: str, count: int, under_test: cluster.Cluster, options: argparse.Namespace) -> None:
+    """Let deaths of one kind happen, and count each."""
+    done = deaths.Deaths(under_test, options.seed)
+    failures = []
+    for number in range(count):
+        name = f"{kind} {number + 1} of {count}, {under_test.service.name}"
+        try:
+            found = done.one(kind)
+        except (*TROUBLE, guest.GuestEnded) as wrong:
+            failures.append(f"{name}: {wrong}")
+            tally.add("fail", name, str(wrong))
+            explain(under_test)
+            break
+        tally.add("pass", name)
+        print(f"        {told([found])}; errors {found['errors']}", flush=True)
+    if len(done.measured) > 1:
+        print(f"        {kind}: {told(done.measured)} s", flush=True)
+    if options.judge and done.measured:
+        for stop, limit_s in LIMITS.get(kind, {}).items():
+            tally.case(f"{kind}: the median of {stop} is at most {limit_s} s", lambda: judge(done.measured, stop, limit_s))
+    note(options.out, kind, done.measured, failures)
+
+
+def judge(measured: list[dict[str, Any]], stop: str, limit_s: float) -> None:
+    """Raise CaseFailed if the median of a stop is beyond its limit."""
+    found = statistics.median(one[stop] for one in measured)
+    if found > limit_s:
+        raise CaseFailed(f"it is {found:.2f} s")
+
+
+def note(out: Path | None, kind: str, measured: list[dict[str, Any]], failures: list[str]) -> None:
+    """Append one line of JSON to the file `out`, as proving/soak/run.py expects it."""
+    if out is None:
+        return
+    line: dict[str, Any] = {"server": "trunkline", "done": len(measured), "failures": failures, "kernels": [kernels.GuestKernel.kernel.release()]}
+    for stop in STOPS:
+        if found := [one[stop] for one in measured if stop in one]:
+            line[f"slowest_{stop.replace(' ', '_').replace('-', '_')}_s"] = round(max(found), 2)
+            line[f"sum_{stop.replace(' ', '_').replace('-', '_')}_s"] = round(sum(found), 2)
+    with open(out, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+
+
+def explain(under_test: cluster.Cluster) -> None:
+    """Print what helps to find a cause."""
+    for name, found in under_test.nodes.items():
+        state = "dead" if not found.machine.alive() else "the program runs" if found.alive() else "the program has ended"
+        print(f"        {name}, {state}: " + found.said(30).replace("\n", "\n                "), flush=True)
+    try:
+        print(f"        programs: {under_test.told()}")
+        print("        guest: " + "\n               ".join(under_test.ask("kernel_log")[-12:]), flush=True)
+    except (OSError, guest.GuestEnded) as reason:
+        print(f"        guest: {reason}", flush=True)
+
+
+def end_well(tally: Tally, under_test: cluster.Cluster) -> None:
+    """End the programs and compare their files in the store with what was synced."""
+    def ends() -> None:
+        bad = under_test.ask("bad_among_many")
+        synced = under_test.ask("stop")
+        owner = under_test.service.owner()
+        wrong = bad[:5] + (under_test.check_held_files(synced, owner) if owner else ["nobody owns the virtual server"])
+        if wrong:
+            raise RuntimeError("; ".join(wrong))
+    tally.case("what was synced is in the store", ends)
+
+
+def run_all(tally: Tally, wanted: dict[str, int], options: argparse.Namespace) -> None:
+    """Set up a cluster for all kinds, and one of its own where the clock jumps."""
+    for own_clock in (False, True):
+        kinds = {kind: count for kind, count in wanted.items() if (kind == "clock") == own_clock and count}
+        if not kinds:
+            continue
+        under_test = cluster.Cluster(options.by_hand, options.fence, own_clock)
+        try:
+            with under_test:
+                print(f"        up after so many seconds: {under_test.up_s}", flush=True)
+                under_test.open_many(options.opens)
+                for kind, count in kinds.items():
+                    go(tally, kind, count, under_test, options)
+                end_well(tally, under_test)
+        except (*TROUBLE, guest.GuestEnded) as reason:
+            tally.add("fail", f"the cluster, {', '.join(kinds)}", f"{reason}; up: {under_test.up_s}")
+            for kind in kinds:
+                note(options.out, kind, [], [str(reason)])
+
+
+def main() -> None:
+    parser = kernels.parser(__doc__)
+    parser.add_argument("--only", action="append", choices=list(FEW))
+    parser.add_argument("--deaths", type=int, help="so many of each kind")
+    parser.add_argument("--short", action="store_true")
+    parser.add_argument("--by-hand", action="store_true")
+    parser.add_argument("--opens", type=int, default=0, help="so many more files are open over each protocol")
+    parser.add_argument("--fence", default='"cephfs"', help="the value of `fence` in [node]")
+    parser.add_argument("--judge", action="store_true", help="fail where a median is beyond its limit")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    servers.clean_up_when_told_to_end()
+    if reason := cluster.missing():
+        skip_whole_suite(kernels.suite(SUITE), reason)
+    wanted = dict(SHORT if options.short else FEW)
+    if options.only:
+        wanted = {kind: FEW[kind] for kind in options.only}
+    if options.deaths:
+        wanted = dict.fromkeys(wanted, options.deaths)
+    tally = Tally(kernels.suite(SUITE))
+    if options.by_hand:
+        wanted = {kind: count for kind, count in wanted.items() if kind not in NOT_BY_HAND}
+    run_all(tally, wanted, options)
+    sys.exit(tally.close())
+
+
+if __name__ == "__main__":
+    main()
