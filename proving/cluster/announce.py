@@ -7,6 +7,10 @@
 import socket
 import struct
 import sys
+import time
+
+# One announcement may be lost.
+PAUSES_S = (0, 0.2, 0.5, 1)
 
 
 def main() -> None:
@@ -15,9 +19,11 @@ def main() -> None:
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as link:
         link.bind(("eth0", 0x0806))
         mine = link.getsockname()[4]
-        # A request, and a reply that nobody asked for.
-        for operation, asked in ((1, b"\0" * 6), (2, everybody)):
-            link.send(everybody + mine + b"\x08\x06" + struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation) + mine + address + asked + address)
+        for pause_s in PAUSES_S:
+            time.sleep(pause_s)
+            # A request, and a reply that nobody asked for.
+            for operation, asked in ((1, b"\0" * 6), (2, everybody)):
+                link.send(everybody + mine + b"\x08\x06" + struct.pack("!HHBBH", 1, 0x0800, 6, 4, operation) + mine + address + asked + address)
 
 
 if __name__ == "__main__":

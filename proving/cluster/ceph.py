@@ -12,6 +12,7 @@ from typing import Any
 
 from proving.cluster import network, unpacked
 from proving.cluster.daemon import Daemon, wait_until
+from proving.cluster.machine import Machine
 
 FILE_SYSTEM = "fs"
 # What a node may do: mount the file system, find the active MDS, put a client into the list of those shut out, and take
@@ -100,11 +101,38 @@ class Ceph:
         found: list[dict[str, Any]] = json.loads(self.run("ceph", "tell", "mds.m", "client", "ls"))
         return found
 
-    def evict(self, address: str) -> None:
+    def boot(self, machine: Machine) -> None:
+        """Mount the whole of CephFS on a machine, with its own key. Its programs find a `ceph` with that key."""
+        client = f"node-{machine.name}"
+        who = ["-c", self.settings, "--id", client, "--keyring", self.client_key(client)]
+        unpacked.write_program(machine.programs / "ceph", unpacked.with_ceph("ceph", *who))
+        words = unpacked.with_ceph("ceph-fuse", *who, "--admin-socket", machine.sockets / "$pid.asok", "-f", "--client_mountpoint=/", machine.directory)
+        log = self.work / f"{client}.out"
+        with log.open("ab") as out:
+            subprocess.Popen(machine.inside(words), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        wait_until(f"{machine.name}: CephFS", lambda: machine.mounted() == "fuse.ceph-fuse", UP_WITHIN_S, log)
+
+    def repair(self, machine: Machine) -> None:
+        """Mount it again if the machine's client was shut out: such a mount never comes back by itself."""
+        done = subprocess.run(machine.inside(["stat", str(machine.directory / "virtual")]), capture_output=True, timeout=30)
+        if done.returncode != 0:
+            machine.run("umount", "--lazy", machine.directory)
+            self.boot(machine)
+
+    def fence(self, machine: Machine) -> None:
         """Shut out every client of a machine: evict its sessions, by which they are blocklisted too."""
         for session in self.sessions():
-            if session["entity"]["addr"]["addr"].partition(":")[0] == address:
+            if session["entity"]["addr"]["addr"].partition(":")[0] == machine.address:
                 self.run("ceph", "tell", "mds.m", "client", "evict", f"id={session['id']}")
+
+    def take(self, machine: Machine) -> None:
+        """Nothing is to be done: every machine has its mount."""
+
+    def release(self, machine: Machine) -> None:
+        """Nothing is to be done."""
+
+    def fail(self, machine: Machine) -> None:
+        """Nothing is to be done: what lies in ceph-fuse goes with the machine."""
 
     def _daemon(self, program: str, name: str) -> Daemon:
         words = unpacked.with_ceph(program, "-c", self.settings, "-f", "-i", name.partition(".")[2])

@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from proving.cluster import ceph, etcd, network, node, programs, unpacked
+from proving.cluster import ceph, disk, etcd, network, node, programs, unpacked
 from proving.cluster.daemon import wait_until
 from proving.cluster.machine import Machine
+from proving.cluster.store import Store
 from proving.kernel_client import console, guest
 
 HERE = Path(__file__).resolve().parent
@@ -34,8 +35,8 @@ PROTOCOLS = ("smb", "nfs")
 class Cluster:
     """Everything, up and under load. A context manager; leaving it removes all."""
 
-    def __init__(self, by_hand: bool = False, fence: str = '"cephfs"', own_clock: bool = False) -> None:
-        self._by_hand, self._fence, self._own_clock = by_hand, fence, own_clock
+    def __init__(self, kind: str = "ceph", by_hand: bool = False, own_clock: bool = False, has_clients: bool = True) -> None:
+        self._kind, self._by_hand, self._own_clock, self._has_clients = kind, by_hand, own_clock, has_clients
         self._stack = contextlib.ExitStack()
         self.machines: dict[str, Machine] = {}
         self.nodes: dict[str, node.Node] = {}
@@ -46,6 +47,8 @@ class Cluster:
         try:
             self._make()
         except BaseException:
+            for name, found in self.nodes.items():
+                print(f"        {name}: " + found.said(30).replace("\n", "\n           "), flush=True)
             self._stack.close()
             raise
         return self
@@ -63,28 +66,40 @@ class Cluster:
         self._stack.callback(shutil.rmtree, self.work, ignore_errors=True)
         directory = self.work / "store"
         directory.mkdir()
-        store = self.switch.plug("store", network.STORE)
-        self.ceph = self._stack.enter_context(ceph.Ceph(store, self.work / "ceph"))
-        self._at("Ceph")
-        self.etcd = self._stack.enter_context(etcd.Etcd(store, self.work))
+        self._make_store(self.switch.plug("store", network.STORE))
+        self._at("store")
         for name in network.MACHINES:
             machine = Machine(self.switch, name, directory, self.work)
             self._stack.callback(machine.die)
             self.machines[name] = machine
             machine.boot()
-            machine.mount_ceph(self.ceph)
-            self.nodes[name] = node.Node(machine, self.work, "" if self._by_hand else "etcd", self._fence)
+            self.store.boot(machine)
+            self.nodes[name] = node.Node(machine, self.work, "" if self._by_hand else node.TENURES[self._kind])
             if self._own_clock:
-                self.nodes[name].environment = machine.sees_clock()
-        node.make_directories(self.machines["a"])
+                self.nodes[name].environment += machine.sees_clock()
+        node.make_directories(self.machines["a"], self.store)
         self._at("machines")
-        self.service: node.ByHand | node.Nodes = node.ByHand(self.nodes, self.ceph) if self._by_hand else node.Nodes(self.nodes)
+        self.service = self._make_service()
         self._start_prober()
         self.service.begin(self.nodes["a"])
         self.wait_for_answer(time.monotonic())
         self._at("serving")
-        self._start_clients()
-        self._at("under load")
+        if self._has_clients:
+            self._start_clients()
+            self._at("under load")
+
+    def _make_store(self, cable: network.Cable) -> None:
+        self.store: Store
+        if self._kind == "disk":
+            self.store = disk.Disk(self.work)
+            return
+        self.store = self._stack.enter_context(ceph.Ceph(cable, self.work / "ceph"))
+        self.etcd = self._stack.enter_context(etcd.Etcd(cable, self.work))
+
+    def _make_service(self) -> node.ByHand | node.Nodes:
+        if self._by_hand:
+            return node.ByHand(self.nodes, self.store)
+        return node.Decided(self.nodes, self.store) if self._kind == "disk" else node.Nodes(self.nodes)
 
     def _start_prober(self) -> None:
         cable = self.switch.plug("prober", network.PROBER)
@@ -163,7 +178,7 @@ class Cluster:
     def reboot(self, back: node.Node) -> None:
         """Boot a dead machine again; it mounts the store and waits for its turn."""
         back.machine.boot()
-        back.machine.mount_ceph(self.ceph)
+        self.store.boot(back.machine)
         self.service.join(back)
 
     def check_held_files(self, synced: dict[str, dict[str, int]], owner: node.Node) -> list[str]:
@@ -177,7 +192,7 @@ class Cluster:
         return [f"in the store: {one}" for one in wrong]
 
 
-def missing() -> str:
-    """Return the reason why a cluster cannot run here, as one line; empty if it can."""
-    return unpacked.missing() or guest.missing() or guest.missing(("mount.nfs", "nfs-common"))
+def missing(kind: str) -> str:
+    """Return the reason why a cluster on this kind of store cannot run here, as one line; empty if it can."""
+    return (disk.missing() if kind == "disk" else unpacked.missing()) or guest.missing() or guest.missing(("mount.nfs", "nfs-common"))
 

@@ -9,10 +9,11 @@ import signal
 import subprocess
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
-from proving.cluster import network, unpacked
-from proving.cluster.ceph import Ceph
+from proving.cluster import network
 from proving.cluster.daemon import NotUp, last_lines, offspring, wait_until
 
 # The first process ignores the ends of its children, so that none of them stays as a zombie.
@@ -22,8 +23,9 @@ hostname "$1" && mount --bind "$2" /proc/sys/kernel/random/boot_id && mount --bi
 exec sleep infinity
 """
 FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
-BOOT_WITHIN_S = 20
-MOUNT_WITHIN_S = 90
+BOOT_WITHIN_S = 60
+# The machine's file systems are unmounted by then.
+END_WITHIN_S = 180
 
 
 class Machine:
@@ -32,10 +34,15 @@ class Machine:
     def __init__(self, switch: network.ClusterNetwork, name: str, directory: Path, work: Path) -> None:
         self._switch, self.name, self.directory, self._work = switch, name, directory, work
         self.address = network.MACHINES[name]
+        # The admin sockets of its clients of Ceph, and its programs.
+        self.sockets, self.programs = work / f"{name}.sockets", work / f"{name}.bin"
+        self.sockets.mkdir()
+        self.programs.mkdir()
         self._clock = work / f"{name}.clock"
         self.set_clock(0)
         self._parent: subprocess.Popen[bytes] | None = None
         self._init = 0
+        self.processes: list[Process] = []
         self.cable: network.Cable | None = None
 
     def boot(self) -> None:
@@ -62,24 +69,6 @@ class Machine:
             raise OSError(f"{self.name}: {' '.join(map(str, command))}: {(done.stderr or done.stdout).strip()[-400:]}")
         return done.stdout
 
-    def mount_ceph(self, ceph: Ceph) -> None:
-        """Mount the whole of CephFS with this machine's own key."""
-        client = f"node-{self.name}"
-        keyring = ceph.client_key(client)
-        log = self._work / f"{self.name}.fuse"
-        words = unpacked.with_ceph("ceph-fuse", "-c", ceph.settings, "--id", client, "--keyring", keyring, "-f", "--client_mountpoint=/", self.directory)
-        with log.open("ab") as out:
-            subprocess.Popen(self.inside(words), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
-        wait_until(f"{self.name}: CephFS", self._is_mounted, MOUNT_WITHIN_S, log)
-
-    def remount_if_shut_out(self, ceph: Ceph) -> None:
-        """Mount CephFS again if this machine's client was shut out: such a mount never comes back by itself."""
-        done = subprocess.run(self.inside(["stat", str(self.directory / "virtual")]), capture_output=True, timeout=30)
-        if done.returncode != 0:
-            self.run("umount", "--lazy", self.directory)
-            wait_until(f"{self.name}: the old mount ends", lambda: not self._is_mounted(), MOUNT_WITHIN_S)
-            self.mount_ceph(ceph)
-
     def set_clock(self, ahead_s: int) -> None:
         """Let the wall clock of programs that see this machine's clock (`sees_clock`) be so far ahead."""
         new = self._clock.with_suffix(".new")
@@ -91,20 +80,29 @@ class Machine:
         stays as it is."""
         return ["LD_PRELOAD=" + FAKETIME, f"FAKETIME_TIMESTAMP_FILE={self._clock}", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_CACHE_DURATION=1"]
 
-    def _is_mounted(self) -> bool:
-        mounts = Path(f"/proc/{self._init}/mounts").read_text()
-        return f"ceph-fuse {self.directory} " in mounts
+    def mounted(self) -> str:
+        """Return the kind of file system at its directory of the store, or nothing."""
+        for line in reversed(Path(f"/proc/{self._init}/mounts").read_text().splitlines()):
+            _, where, kind, *_ = line.split()
+            if where == str(self.directory):
+                return kind
+        return ""
 
-    def die(self) -> float:
-        """End everything on the machine at once. No packet tells anybody. Returns the moment of its last packet."""
+    def die(self, meanwhile: Callable[[Self], None] = lambda _: None) -> float:
+        """End everything on the machine at once. No packet tells anybody. Returns the moment of its last packet.
+        `meanwhile` is done between its last packet and its end."""
         at = time.monotonic()
         if self._parent is None or self.cable is None:
             return at
         self.cable.cut()
+        meanwhile(self)
         os.kill(self._init, signal.SIGKILL)
-        self._parent.wait(timeout=60)
+        for process in self.processes:
+            process.go_on()
+        self._parent.wait(timeout=END_WITHIN_S)
         self._switch.unplug(self.cable)
         self._parent = None
+        self.processes.clear()
         return at
 
     def alive(self) -> bool:
@@ -119,6 +117,7 @@ class Process:
         self.log, self._machine = log, machine
         with open(log, "ab") as out:
             self._entering = subprocess.Popen(machine.inside(command), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+        machine.processes.append(self)
         wait_until(f"{machine.name}: {command[0]}", lambda: bool(offspring(self._entering.pid)) or not self.alive(), 10, log, every_s=0.002)
         self._pid = next(iter(offspring(self._entering.pid)), 0)
 
@@ -135,6 +134,19 @@ class Process:
         if not self.alive() or not self._pid:
             raise NotUp(f"{self._machine.name}: the process has ended: {last_lines(self.log)}")
         os.kill(self._pid, number)
+        if number != signal.SIGSTOP:
+            self.go_on()
+
+    def go_on(self) -> None:
+        """Let `nsenter` go on: it stops itself while its child is stopped, and would not see the child's end."""
+        if self.alive():
+            self._entering.send_signal(signal.SIGCONT)
+
+    def pause(self) -> None:
+        """Stop it, and wait until each of its threads has stopped."""
+        self.signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self._pid}/task")
+        wait_until("a stopped process", lambda: all("\nState:\tT" in task.read_text() for task in tasks.glob("*/status")), 30, every_s=0.005)
 
     def wait(self, limit_s: float) -> int:
         """Wait for its end. Returns its status."""

@@ -6,14 +6,16 @@ the product decide, as `trunkline node serve` on every machine.
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 from proving.cluster import etcd, network
-from proving.cluster.ceph import Ceph
 from proving.cluster.daemon import wait_until
 from proving.cluster.machine import Machine, Process
+from proving.cluster.store import Store
 from proving.harness import server as servers
+from proving.kernel_client import guest
 
 HERE = Path(__file__).resolve().parent
 SHARE, USER, PASSWORD = "files", "peer", "Passw0rd!"
@@ -50,18 +52,28 @@ _NODE = """
 [node]
 server = "files"
 name = "{name}"
-tenure = "{tenure}"
+addresses = ["{served}/24"]
+run_dir = "{run_dir}"
+"""
+# With Ceph the product decides; with a disk somebody else does.
+TENURES = {
+    "ceph": """\
+tenure = "etcd"
 etcd = ["{etcd}"]
 term_s = {term_s}
-addresses = ["{served}/24"]
-fence = {fence}
-"""
+fence = "cephfs"
+ceph_sockets = "{sockets}"
+""",
+    "disk": """\
+tenure = "external"
+""",
+}
 
 
 class Node:
     """The program on one machine, with its settings and its log."""
 
-    def __init__(self, machine: Machine, work: Path, tenure: str = "", fence: str = "none") -> None:
+    def __init__(self, machine: Machine, work: Path, tenure: str = "") -> None:
         self.machine, self.log = machine, work / f"{machine.name}.log"
         self.settings = work / f"{machine.name}.toml"
         password = work / "password"
@@ -70,11 +82,12 @@ class Node:
         text = _SETTINGS.format(served=network.SERVED, smb_port=SMB_PORT, nfs_port=NFS_PORT, directory=machine.directory, user=USER,
                                 password=password, share=SHARE)
         if tenure:
-            text += _NODE.format(name=machine.name, tenure=tenure, etcd=etcd.URL, term_s=TERM_S, served=network.SERVED, fence=fence)
+            text += (_NODE + tenure).format(name=machine.name, etcd=etcd.URL, term_s=TERM_S, served=network.SERVED, sockets=machine.sockets,
+                                 run_dir=work / f"{machine.name}.run")
         self.settings.write_text(text)
         self.process: Process | None = None
-        # The environment of the program: where it finds `ceph`.
-        self.environment: list[str] = []
+        # The environment of the program. It finds `ceph` first on its path.
+        self.environment = [f"PATH={machine.programs}:{guest.PATH}"]
 
     def start(self, *words: str) -> None:
         """Start the program with these words before `--config`."""
@@ -89,6 +102,11 @@ class Node:
         """Send a signal to the program."""
         assert self.process is not None
         self.process.signal(number)
+
+    def pause(self) -> None:
+        """Stop the program, until it gets SIGCONT."""
+        assert self.process is not None
+        self.process.pause()
 
     def has_address(self) -> bool:
         """Return whether this machine has the address of the virtual server."""
@@ -112,14 +130,16 @@ class Node:
             text = self.log.read_text(errors="replace")
         except OSError:
             return ""
-        return "\n".join([line for line in text.splitlines() if line[:2] == "20" or "trunkline:" in line][-lines:])
+        return "\n".join([line for line in text.splitlines() if line[:2] == "20" or line.startswith("trunkline")][-lines:])
 
 
-def make_directories(machine: Machine) -> None:
+def make_directories(machine: Machine, store: Store) -> None:
     """Make the virtual server's directories in the store."""
+    store.take(machine)
     machine.run("mkdir", "-p", machine.directory / "virtual" / "share", machine.directory / "virtual" / "state")
     machine.run("chmod", "777", machine.directory / "virtual" / "share")
     machine.run("chmod", "700", machine.directory / "virtual" / "state")
+    store.release(machine)
 
 
 class ByHand:
@@ -127,8 +147,8 @@ class ByHand:
 
     name = "by hand"
 
-    def __init__(self, nodes: dict[str, Node], ceph: Ceph) -> None:
-        self.nodes, self._ceph = nodes, ceph
+    def __init__(self, nodes: dict[str, Node], store: Store) -> None:
+        self.nodes, self._store = nodes, store
 
     def begin(self, node: Node) -> None:
         """Let this node serve first."""
@@ -154,22 +174,71 @@ class ByHand:
         """Fence the former owner, move the address and start the program."""
         if former.machine.alive():
             subprocess.run(former.machine.inside(["ip", "addr", "del", f"{network.SERVED}/24", "dev", "eth0"]), capture_output=True)
+            self._store.release(former.machine)
         else:
-            self._ceph.evict(former.machine.address)
+            self._store.fence(former.machine)
         self._serve(successor)
 
     def _serve(self, node: Node) -> None:
         """Start the program before the address is there: a refused connection costs an NFS client 3 s."""
         node.machine.run("sysctl", "-qw", "net.ipv4.ip_nonlocal_bind=1")
+        self._store.take(node.machine)
         served = node.count_of(SERVING)
         node.start("serve")
         wait_until(f"{node.machine.name} serves", lambda: node.count_of(SERVING) > served, SERVE_WITHIN_S, node.log, every_s=0.01)
         node.machine.run("ip", "addr", "add", f"{network.SERVED}/24", "dev", "eth0")
-        node.machine.run("python3", HERE / "announce.py", network.SERVED)
+        Process(node.machine, [sys.executable, str(HERE / "announce.py"), network.SERVED], node.log)
 
     def owner(self) -> Node | None:
         """Return the node that serves."""
         return next((node for node in self.nodes.values() if node.alive()), None)
+
+
+class Decided(ByHand):
+    """Take-overs by the product as somebody else decides, as a cluster manager would: it gives the disk to a machine, and
+    the tenure to its node."""
+
+    name = "decided"
+
+    def leave(self, node: Node, successor: Node) -> None:
+        """Move from one node to another as planned."""
+        self._tell(node, "release")
+        assert node.process is not None
+        node.process.wait(30)
+        self._store.release(node.machine)
+        self._serve(successor)
+
+    def take_over(self, former: Node, successor: Node) -> None:
+        """Take the disk from the former owner, which is dead, and give all to the successor."""
+        if former.machine.alive():
+            subprocess.run(former.machine.inside(["ip", "addr", "del", f"{network.SERVED}/24", "dev", "eth0"]), capture_output=True)
+            self._store.release(former.machine)
+        self._serve(successor)
+
+    def start_again(self, node: Node) -> None:
+        """Start the program again on the machine where it was killed."""
+        assert node.process is not None
+        node.process.wait(30)
+        self._start(node)
+
+    def _serve(self, node: Node) -> None:
+        self._store.take(node.machine)
+        self._start(node)
+
+    def _start(self, node: Node) -> None:
+        node.start("node", "serve")
+        wait_until(f"{node.machine.name} takes the tenure", lambda: self._takes(node), SERVE_WITHIN_S, node.log)
+
+    def _takes(self, node: Node) -> bool:
+        try:
+            self._tell(node, "take")
+        except OSError:
+            return False
+        return True
+
+    @staticmethod
+    def _tell(node: Node, word: str) -> None:
+        node.machine.run(servers.program(), "node", word, "--config", node.settings)
 
 
 class Nodes:
@@ -183,7 +252,7 @@ class Nodes:
     def begin(self, node: Node) -> None:
         """Start this node first, and the others once it serves."""
         node.start("node", "serve")
-        wait_until(f"{node.machine.name} serves", node.has_address, SERVE_WITHIN_S, node.log)
+        wait_until(f"{node.machine.name} serves", lambda: node.has_address() or not node.alive(), SERVE_WITHIN_S, node.log)
         for other in self.nodes.values():
             if other is not node:
                 self.join(other)

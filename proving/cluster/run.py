@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Kill owners of a virtual server on Ceph in many ways, while Linux's own SMB and NFS clients hold files open and locked.
+"""Kill owners of a virtual server in many ways, while Linux's own SMB and NFS clients hold files open and locked.
 
     run.py                                 a few deaths of each kind
     run.py --short                         3 deaths of a process and 1 of a machine: `make test` runs this
     run.py --only machine --deaths 5       one kind; may be repeated
+    run.py --store disk                    on a disk that one machine mounts at a time; the harness decides who
     run.py --by-hand                       the harness takes over, with the plain `trunkline serve`
 
 deaths.py says what dies and what must be true afterwards. For each kind the median and the range of the stops are
@@ -19,7 +20,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.cluster import cluster, deaths, node
+from proving.cluster import cluster, deaths, node, refusals
 from proving.harness import server as servers
 from proving.harness.tally import TROUBLE, CaseFailed, Tally, skip_whole_suite
 from proving.kernel_client import guest, kernels
@@ -27,14 +28,15 @@ from proving.kernel_client import guest, kernels
 SUITE = "cluster"
 FEW = {"in place": 1, "process": 3, "machine": 2, "move": 2, "pause": 1, "cable": 1, "mds": 1, "osd": 1, "clock": 1}
 SHORT = {"process": 3, "machine": 1}
-# What the plain `trunkline serve` cannot do: it has no tenure that ends.
-NOT_BY_HAND = ("pause", "cable")
+# What needs a tenure that ends by itself.
+OF_TENURE = ("pause", "cable")
 # The longest medians, in seconds, by kind and stop (`--judge`).
 LIMITS = {
     "process": {"nfs-held": 1.0, "smb-held": 3.6},
     "machine": {"silence": node.TERM_S + 1.0, "nfs-held": node.TERM_S + 2.0, "smb-held": node.TERM_S + 4.5},
     "move": {"silence": 1.0},
 }
+OF_CEPH = ("mds", "osd")
 STOPS = ("silence", "nfs-held", "nfs-new", "smb-held", "smb-new")
 
 
@@ -121,7 +123,7 @@ def run_all(tally: Tally, wanted: dict[str, int], options: argparse.Namespace) -
         kinds = {kind: count for kind, count in wanted.items() if (kind == "clock") == own_clock and count}
         if not kinds:
             continue
-        under_test = cluster.Cluster(options.by_hand, options.fence, own_clock)
+        under_test = cluster.Cluster(options.store, options.by_hand, own_clock)
         try:
             with under_test:
                 print(f"        up after so many seconds: {under_test.up_s}", flush=True)
@@ -135,30 +137,50 @@ def run_all(tally: Tally, wanted: dict[str, int], options: argparse.Namespace) -
                 note(options.out, kind, [], [str(reason)])
 
 
+def run_refusals(tally: Tally, only: list[str]) -> None:
+    """Set up a cluster without clients, and run the cases of refusals.py."""
+    under_test = cluster.Cluster(own_clock=True, has_clients=False)
+    try:
+        with under_test:
+            cases = refusals.Refusals(under_test)
+            for name, case in cases.cases.items():
+                if not only or name in only:
+                    tally.case(f"{name}: before", cases.prepare)
+                    before = tally.failed
+                    tally.case(name, case)
+                    if tally.failed > before:
+                        explain(under_test)
+    except TROUBLE as reason:
+        tally.add("fail", "the cluster without clients", str(reason))
+
+
 def main() -> None:
     parser = kernels.parser(__doc__)
-    parser.add_argument("--only", action="append", choices=list(FEW))
+    parser.add_argument("--only", action="append", choices=[*FEW, *refusals.NAMES])
     parser.add_argument("--deaths", type=int, help="so many of each kind")
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--by-hand", action="store_true")
+    parser.add_argument("--store", choices=("ceph", "disk"), default="ceph")
     parser.add_argument("--opens", type=int, default=0, help="so many more files are open over each protocol")
-    parser.add_argument("--fence", default='"cephfs"', help="the value of `fence` in [node]")
     parser.add_argument("--judge", action="store_true", help="fail where a median is beyond its limit")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
-    if reason := cluster.missing():
+    if reason := cluster.missing(options.store):
         skip_whole_suite(kernels.suite(SUITE), reason)
     wanted = dict(SHORT if options.short else FEW)
     if options.only:
-        wanted = {kind: FEW[kind] for kind in options.only}
+        wanted = {kind: FEW[kind] for kind in options.only if kind in FEW}
     if options.deaths:
         wanted = dict.fromkeys(wanted, options.deaths)
     tally = Tally(kernels.suite(SUITE))
-    if options.by_hand:
-        wanted = {kind: count for kind, count in wanted.items() if kind not in NOT_BY_HAND}
+    beyond = (OF_TENURE if options.by_hand or options.store == "disk" else ()) + (OF_CEPH if options.store == "disk" else ())
+    wanted = {kind: count for kind, count in wanted.items() if kind not in beyond}
     run_all(tally, wanted, options)
+    refused = [name for name in options.only or () if name in refusals.NAMES]
+    if not (options.by_hand or options.short or options.store == "disk") and (refused or not options.only):
+        run_refusals(tally, refused)
     sys.exit(tally.close())
 
 

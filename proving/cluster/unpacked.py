@@ -1,5 +1,6 @@
 """Programs of Debian trixie that scripts/foreign unpacked: Ceph with all its libraries, and etcd."""
 
+import shlex
 from pathlib import Path
 
 from proving.harness import newer
@@ -21,6 +22,12 @@ def missing() -> str:
 def with_ceph(program: str, *words: object) -> list[str]:
     """Return the command line that runs a program of Ceph's packages with its own libraries."""
     return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", _WITH_CEPH, str(CEPH), program, *map(str, words)]
+
+
+def write_program(path: Path, command: list[str]) -> None:
+    """Write a program that runs a command with its own arguments behind."""
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    path.chmod(0o755)
 
 
 def etcd(program: str, *words: object) -> list[str]:

@@ -19,7 +19,7 @@ from proving.cluster.machine import Machine
 from proving.cluster.prober import QUESTION
 
 ADDRESS = f"{network.PREFIX}99"
-LISTENS_S = 3
+LISTENS_S, CONNECTS_WITHIN_S = 3, 20
 
 
 class Witness:
@@ -30,6 +30,8 @@ class Witness:
 
     def __enter__(self) -> Self:
         self._cable = self._switch.plug("witness", ADDRESS)
+        # An earlier witness had this address with another card.
+        self._machine.run("ip", "neigh", "flush", "to", ADDRESS, "dev", "eth0")
         links = json.loads(self._machine.run("ip", "-j", "link", "show", "dev", "eth0"))
         subprocess.run(self._cable.inside(["ip", "neigh", "replace", network.SERVED, "lladdr", links[0]["address"], "dev", "eth0", "nud", "permanent"]),
                        check=True, timeout=30)
@@ -64,14 +66,14 @@ class Witness:
 
 
 def main() -> None:
-    connection = socket.create_connection((network.SERVED, node.NFS_PORT), 5)
+    connection = socket.create_connection((network.SERVED, node.NFS_PORT), CONNECTS_WITHIN_S)
     for line in sys.stdin:
         word, said = line.strip(), "silence"
         try:
             if word in ("ask", "send"):
                 connection.sendall(QUESTION)
             if word in ("ask", "listen"):
-                connection.settimeout(5 if word == "ask" else 0.1)
+                connection.settimeout(CONNECTS_WITHIN_S if word == "ask" else 0.1)
                 said = "answer" if connection.recv(4096) else "end"
         except OSError:
             pass
