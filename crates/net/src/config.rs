@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backlog::Backlog;
+use crate::live_connections::LiveConnections;
 
 /// How the host probes a silent client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub struct Config {
     pub descriptors: u64,
     /// The memory held for clients that do not read. Several servers of one process may share it.
     pub backlog: Arc<Backlog>,
+    /// The list that has the connections to addresses that may move to another machine. Several servers of
+    /// one process may share it.
+    pub live_connections: Option<Arc<LiveConnections>>,
     /// TCP keep-alive. None leaves it off.
     pub keepalive: Option<Keepalive>,
     /// TCP_USER_TIMEOUT: the time for which sent bytes may stay unacknowledged. None leaves it to the host.
@@ -83,6 +87,7 @@ impl Default for Config {
             max_unproved_per_address: 64,
             descriptors: crate::server::descriptor_limit(),
             backlog: Backlog::of_host(),
+            live_connections: None,
             keepalive: Some(Keepalive::default()),
             user_timeout: Some(Duration::from_secs(60)),
             write_stall: Duration::from_secs(60),

@@ -20,11 +20,13 @@
 //! - `balance` decides when a connection moves to another worker.
 //! - `priority_lane` prefers clients that want little while the workers are busy.
 //! - `delivery_order` delays a reply until the notices it has caused are sent.
+//! - `live_connections` lists the connections to an address that may move to another machine.
 //! - `receipts` finds out whether sent bytes have arrived.
 //!
 //! Beside them, [`netlink`] asks the kernel about its network, and [`interfaces`] uses that to read and watch
-//! the addresses of the host. [`TimerThread`] is a thread that calls back at a given time. [`tun`] creates a
-//! network device whose other end is this process.
+//! the addresses of the host. [`floating_address`] moves an address from one machine to another.
+//! [`TimerThread`] is a thread that calls back at a given time. [`tun`] creates a network device whose other
+//! end is this process.
 
 mod backlog;
 mod balance;
@@ -37,9 +39,11 @@ mod connection;
 mod counters;
 mod delivery_order;
 mod files;
+pub mod floating_address;
 mod inbound;
 pub mod interfaces;
 mod listen;
+mod live_connections;
 pub mod lowat;
 mod mailbox;
 mod memory;
@@ -65,6 +69,7 @@ pub use clock::now;
 pub use config::{Config, Keepalive};
 pub use counters::Totals;
 pub use listen::{BindError, Listeners};
+pub use live_connections::LiveConnections;
 pub use memory::{give_back as give_memory_back, limit as memory_limit};
 pub use registry::Refusals;
 pub use server::{Handle, Shutdown, StartError, raise_descriptor_limit, serve};

@@ -1,7 +1,7 @@
 //! Netlink: requests to the kernel about this host's network, and notice of changes there (netlink(7)).
 //!
-//! [`Socket::dump`] requests all objects of a kind. Messages are read with the bounded [`Cursor`]. Unknown
-//! parts are skipped.
+//! [`Socket::dump`] requests all objects of a kind, and [`Socket::change`] changes one. Messages are read
+//! with the bounded [`Cursor`]. Unknown parts are skipped.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -34,10 +34,26 @@ pub struct DumpRequest<'a> {
     pub body: &'a [u8],
 }
 
+/// A request to make, change or remove one object.
+#[derive(Debug, Clone, Copy)]
+pub struct ChangeRequest<'a> {
+    /// The type of the request.
+    pub ask: u16,
+    /// The bits NLM_F_ for an object that exists or does not, such as [`ONLY_NEW`], or zero.
+    pub flags: u16,
+    /// The body of the request, after its header.
+    pub body: &'a [u8],
+}
+
+/// NLM_F_CREATE and NLM_F_EXCL: the object is made, and EEXIST if there is one.
+pub const ONLY_NEW: u16 = 0x400 | 0x200;
+
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// NLM_F_REQUEST and NLM_F_DUMP.
 const ASK_FOR_ALL: u16 = 0x1 | 0x300;
+/// NLM_F_REQUEST and NLM_F_ACK.
+const ASK_AND_CONFIRM: u16 = 0x1 | 0x4;
 /// The sizes of a message's header and of an attribute's.
 const HEADER: usize = 16;
 const ATTRIBUTE: usize = 4;
@@ -87,19 +103,41 @@ impl Socket {
         request: DumpRequest<'_>,
         parse: impl Fn(&mut Cursor<'_>) -> Result<Option<T>, Truncated>,
     ) -> io::Result<Vec<T>> {
-        rustix::net::send(&self.0, &message(request), SendFlags::empty())?;
+        self.send(request.ask, ASK_FOR_ALL, request.body)?;
         let mut found = Vec::new();
         let mut buffer = vec![0; BUFFER];
         loop {
-            let (received, whole) =
-                retry_on_intr(|| rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::TRUNC))?;
-            if whole > received {
-                return Err(senseless());
-            }
+            let received = self.receive(&mut buffer)?;
             if read(&buffer[..received], request.answer, &parse, &mut found)? {
                 return Ok(found);
             }
         }
+    }
+
+    /// Changes one object, and waits until that is done. The socket must not be notified of changes.
+    ///
+    /// # Errors
+    /// The kernel's reason for refusing, such as EPERM, EEXIST or ENODEV, as the operating system's error.
+    pub fn change(&self, request: ChangeRequest<'_>) -> io::Result<()> {
+        self.send(request.ask, ASK_AND_CONFIRM | request.flags, request.body)?;
+        let mut buffer = vec![0; BUFFER];
+        loop {
+            let received = self.receive(&mut buffer)?;
+            if is_confirmed(&buffer[..received])? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn send(&self, ask: u16, flags: u16, body: &[u8]) -> io::Result<()> {
+        rustix::net::send(&self.0, &message(ask, flags, body), SendFlags::empty())?;
+        Ok(())
+    }
+
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (received, whole) =
+            retry_on_intr(|| rustix::net::recv(&self.0, &mut buffer[..], RecvFlags::TRUNC))?;
+        if whole > received { Err(senseless()) } else { Ok(received) }
     }
 }
 
@@ -113,15 +151,49 @@ fn senseless() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "an answer of the kernel about its network makes no sense")
 }
 
-/// A request for all objects of a kind.
-fn message(request: DumpRequest<'_>) -> Vec<u8> {
+/// A request with its header.
+fn message(ask: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let mut message = vec![0; HEADER];
-    message.extend_from_slice(request.body);
+    message.extend_from_slice(body);
     let len = message.len() as u32;
     message[..4].copy_from_slice(&len.to_ne_bytes());
-    message[4..6].copy_from_slice(&request.ask.to_ne_bytes());
-    message[6..8].copy_from_slice(&ASK_FOR_ALL.to_ne_bytes());
+    message[4..6].copy_from_slice(&ask.to_ne_bytes());
+    message[6..8].copy_from_slice(&flags.to_ne_bytes());
     message
+}
+
+/// Takes the next message out of a datagram: its type and its body.
+fn next_message<'a>(rest: &mut Cursor<'a>) -> io::Result<(u16, Cursor<'a>)> {
+    let mut one = || -> Result<(u16, Cursor<'a>), Truncated> {
+        let len = u32::from_ne_bytes(rest.array()?) as usize;
+        let kind = u16::from_ne_bytes(rest.array()?);
+        rest.skip(HEADER - 6)?;
+        let body = len.checked_sub(HEADER).ok_or(Truncated { at: 0 })?;
+        let message = rest.sub(body)?;
+        rest.skip(padding(len).min(rest.remaining()))?;
+        Ok((kind, message))
+    };
+    one().map_err(|_| senseless())
+}
+
+/// The result in a message of type NLMSG_ERROR, where the code 0 confirms a request.
+fn outcome(message: &mut Cursor<'_>) -> io::Result<()> {
+    match message.array().map(i32::from_ne_bytes).map_err(|_| senseless())? {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code.saturating_neg())),
+    }
+}
+
+/// Whether the kernel's confirmation is among the messages of one datagram.
+fn is_confirmed(datagram: &[u8]) -> io::Result<bool> {
+    let mut rest = Cursor::new(datagram);
+    while rest.remaining() >= HEADER {
+        let (kind, mut message) = next_message(&mut rest)?;
+        if kind == NLMSG_ERROR {
+            return outcome(&mut message).map(|()| true);
+        }
+    }
+    Ok(false)
 }
 
 /// Reads the messages of one datagram. Returns true if the last message of a reply is among them.
@@ -133,22 +205,10 @@ fn read<T>(
 ) -> io::Result<bool> {
     let mut rest = Cursor::new(datagram);
     while rest.remaining() >= HEADER {
-        let mut one = || -> Result<(u16, Cursor<'_>), Truncated> {
-            let len = u32::from_ne_bytes(rest.array()?) as usize;
-            let kind = u16::from_ne_bytes(rest.array()?);
-            rest.skip(HEADER - 6)?;
-            let body = len.checked_sub(HEADER).ok_or(Truncated { at: 0 })?;
-            let message = rest.sub(body)?;
-            rest.skip(padding(len).min(rest.remaining()))?;
-            Ok((kind, message))
-        };
-        let (kind, mut message) = one().map_err(|_| senseless())?;
+        let (kind, mut message) = next_message(&mut rest)?;
         match kind {
             NLMSG_DONE => return Ok(true),
-            NLMSG_ERROR => {
-                let code = message.array().map(i32::from_ne_bytes).map_err(|_| senseless())?;
-                return Err(io::Error::from_raw_os_error(code.saturating_neg()));
-            }
+            NLMSG_ERROR => outcome(&mut message)?,
             kind if kind == answer => found.extend(parse(&mut message).map_err(|_| senseless())?),
             _ => {}
         }
@@ -176,6 +236,16 @@ pub fn attributes<'a>(body: &mut Cursor<'a>, mut take: impl FnMut(u16, &'a [u8])
         take(kind, value);
     }
     Ok(())
+}
+
+/// Appends an attribute to the body of a request. A value of 64 KiB or more does not fit, and is left out.
+pub fn put_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    if let Ok(len) = u16::try_from(ATTRIBUTE + value.len()) {
+        body.extend(len.to_ne_bytes());
+        body.extend(kind.to_ne_bytes());
+        body.extend(value);
+        body.resize(body.len() + padding(value.len()), 0);
+    }
 }
 
 #[cfg(test)]
@@ -252,8 +322,29 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_change_is_confirmed_by_an_error_of_zero_and_refused_by_any_other() {
+        let confirmed = answer(NLMSG_ERROR, &[0; 20]);
+        assert!(is_confirmed(&[answer(9, b"x"), confirmed.clone()].concat()).unwrap());
+        assert!(!is_confirmed(&answer(9, b"x")).unwrap());
+        let refused = is_confirmed(&answer(NLMSG_ERROR, &(-17i32).to_ne_bytes())).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AlreadyExists);
+        for end in HEADER..HEADER + 4 {
+            assert!(is_confirmed(&confirmed[..end]).is_err(), "{end}");
+        }
+    }
+
+    #[test]
+    fn an_attribute_that_is_put_is_the_one_that_is_read() {
+        let mut body = Vec::new();
+        put_attribute(&mut body, 3, b"lo\0");
+        put_attribute(&mut body, 6, &[1; 4]);
+        put_attribute(&mut body, 7, &vec![0; 0x1_0000]);
+        assert_eq!(body, [attribute(3, b"lo\0"), attribute(6, &[1; 4])].concat());
+    }
+
+    #[test]
     fn a_question_has_its_length_and_asks_for_all() {
-        let sent = message(DumpRequest { ask: 18, answer: 16, body: &[9; 20] });
+        let sent = message(18, ASK_FOR_ALL, &[9; 20]);
         assert_eq!((sent.len(), &sent[16..]), (36, &[9; 20][..]));
         assert_eq!(sent[..4], 36u32.to_ne_bytes());
         assert_eq!((&sent[4..6], &sent[6..8]), (&18u16.to_ne_bytes()[..], &0x301u16.to_ne_bytes()[..]));

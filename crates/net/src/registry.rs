@@ -15,6 +15,7 @@ use wire::endpoint::Principal;
 
 use crate::clock;
 use crate::config::Config;
+use crate::live_connections::LiveConnection;
 use crate::priority_lane::{PriorityLane, Standing};
 use crate::unproved::{Evictable, UnprovedConnections, UnprovedEntry};
 
@@ -228,6 +229,8 @@ pub(crate) struct Registration {
     /// The entry among the unproved connections.
     entry: Arc<UnprovedEntry>,
     proved: bool,
+    /// The entry in the list for the next owner of the address.
+    live: Option<LiveConnection>,
 }
 
 impl ConnectionRegistry {
@@ -279,6 +282,7 @@ impl ConnectionRegistry {
             key: None,
             entry,
             proved: false,
+            live: None,
         })
     }
 
@@ -450,6 +454,11 @@ impl Registration {
         }
         self.change(|registration| registration.is_in_lane = is_in_lane);
         Some(self.worker())
+    }
+
+    /// Keeps the connection in a list until it ends.
+    pub(crate) fn keep_listed(&mut self, live: Option<LiveConnection>) {
+        self.live = live;
     }
 
     /// Names the connection to notify if it has to give up its place.

@@ -354,7 +354,7 @@ impl<S: Service> Worker<S> {
     /// closed.
     fn admit(&self, stream: std::net::TcpStream, remote: SocketAddr) {
         let descriptor = u64::try_from(stream.as_raw_fd()).unwrap_or(0);
-        let registration = match self.shared.registry.admit(remote.ip(), descriptor, clock::mono_ns()) {
+        let mut registration = match self.shared.registry.admit(remote.ip(), descriptor, clock::mono_ns()) {
             Ok(registration) => registration,
             Err(refused) => {
                 self.counters().refused.add(1);
@@ -371,6 +371,8 @@ impl<S: Service> Worker<S> {
         // It is no news if the client is gone already.
         let Ok(local) = prepared else { return };
         let peer = Peer { local, remote };
+        let live = self.shared.config.live_connections.as_ref();
+        registration.keep_listed(live.and_then(|live| live.enter(remote, local)));
         self.shared.ask(registration.worker(), Command::Start(stream, peer, registration));
     }
 

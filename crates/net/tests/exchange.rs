@@ -3,8 +3,10 @@
 mod common;
 
 use common::{Client, Tricks, ask, echo_body, record, start, wait_until, workers};
-use net::Config;
+use net::{Config, LiveConnections};
 use std::io::Write;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
@@ -36,6 +38,23 @@ fn a_record_may_come_byte_by_byte_and_between_keep_alives() {
     }
     assert_eq!(client.receive().expect("an answer"), b"e-one");
     assert_eq!(client.receive().expect("an answer"), b"e-two");
+}
+
+#[test]
+fn connections_to_an_address_that_moves_are_listed_until_they_end() {
+    let (listed, other) = (Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2));
+    for (address, is_listed) in [(listed, true), (other, false)] {
+        let live = LiveConnections::new([address.into()]);
+        let config = Config { live_connections: Some(Arc::clone(&live)), ..workers(2) };
+        let (_server, address) = start(&Tricks::new(), config);
+        let mut clients = [Client::connect(address), Client::connect(address)];
+        clients.iter_mut().for_each(|client| assert_eq!(client.ask(b"e-one"), b"e-one"));
+        let mut ends = clients.each_ref().map(|client| (client.0.local_addr().expect("bound"), address));
+        ends.sort();
+        assert_eq!(live.list(), if is_listed { &ends[..] } else { &[] });
+        drop(clients);
+        wait_until("the connections end", || live.list().is_empty());
+    }
 }
 
 /// Nagle's algorithm holds the second piece of a record back until the first is acknowledged. A host delays

@@ -23,6 +23,9 @@ pub struct Link {
     pub name: String,
     pub up: bool,
     pub loopback: bool,
+    /// The hardware address, if this is an Ethernet interface that resolves addresses (ARP, RFC 826;
+    /// neighbour discovery, RFC 4861).
+    pub hardware: Option<[u8; 6]>,
 }
 
 /// An address of an interface.
@@ -39,24 +42,31 @@ pub fn link(body: &mut Cursor<'_>) -> Result<Option<Link>, Truncated> {
     const IFF_UP: u32 = 0x1;
     const IFF_LOOPBACK: u32 = 0x8;
     const IFF_RUNNING: u32 = 0x40;
+    const IFF_NOARP: u32 = 0x80;
+    const IFLA_ADDRESS: u16 = 1;
     const IFLA_IFNAME: u16 = 3;
-    // Family, padding, type of the device.
-    body.skip(4)?;
+    const ARPHRD_ETHER: u16 = 1;
+    // Family, padding.
+    body.skip(2)?;
+    let device = u16::from_ne_bytes(body.array()?);
     let if_index = u32::from_ne_bytes(body.array()?);
     let flags = u32::from_ne_bytes(body.array()?);
     body.skip(4)?;
-    let mut name = None;
-    attributes(body, |kind, value| {
-        if kind == IFLA_IFNAME {
+    let (mut name, mut hardware) = (None, None);
+    attributes(body, |kind, value| match kind {
+        IFLA_IFNAME => {
             let end = value.iter().position(|byte| *byte == 0).unwrap_or(value.len());
             name = Some(String::from_utf8_lossy(&value[..end]).into_owned());
         }
+        IFLA_ADDRESS => hardware = value.try_into().ok(),
+        _ => {}
     })?;
     Ok(name.filter(|_| if_index != 0).map(|name| Link {
         if_index,
         name,
         up: flags & (IFF_UP | IFF_RUNNING) == IFF_UP | IFF_RUNNING,
         loopback: flags & IFF_LOOPBACK != 0,
+        hardware: hardware.filter(|_| device == ARPHRD_ETHER && flags & IFF_NOARP == 0),
     }))
 }
 
@@ -124,18 +134,31 @@ mod tests {
         assert!(addresses(&address_message(10, 0, &[six]))[0].settled);
     }
 
+    /// The interface eth0 with a device type and flags.
+    fn link_of(device: u16, flags: u32) -> Link {
+        let mut body = vec![0; 2];
+        body.extend(device.to_ne_bytes());
+        body.extend(3u32.to_ne_bytes());
+        body.extend(flags.to_ne_bytes());
+        body.extend([0; 4]);
+        body.extend(attribute(3, b"eth0\0"));
+        body.extend(attribute(1, &[2, 0, 0, 0, 0, 9]));
+        parsed(&answer(LINKS.answer, &body), LINKS.answer, link).expect("readable").0.remove(0)
+    }
+
+    #[test]
+    fn only_an_ethernet_interface_with_address_resolution_has_a_hardware_address() {
+        assert!(link_of(1, 0x41).hardware.is_some());
+        // A tunnel, and an interface without ARP.
+        assert_eq!((link_of(768, 0x41).hardware, link_of(1, 0xc1).hardware), (None, None));
+    }
+
     #[test]
     fn a_link_without_a_carrier_is_down() {
-        let link_message = |flags: u32| {
-            let mut body = vec![0; 4];
-            body.extend(3u32.to_ne_bytes());
-            body.extend(flags.to_ne_bytes());
-            body.extend([0; 4]);
-            body.extend(attribute(3, b"eth0\0"));
-            parsed(&answer(LINKS.answer, &body), LINKS.answer, link).expect("readable").0.remove(0)
-        };
+        let link_message = |flags: u32| link_of(1, flags);
         let found = link_message(0x1 | 0x40);
-        assert_eq!(found, Link { if_index: 3, name: "eth0".to_owned(), up: true, loopback: false });
+        let hardware = Some([2, 0, 0, 0, 0, 9]);
+        assert_eq!(found, Link { if_index: 3, name: "eth0".to_owned(), up: true, loopback: false, hardware });
         assert!(!link_message(0x1).up && !link_message(0x40).up && link_message(0x49).loopback);
     }
 

@@ -5,7 +5,7 @@
 //! on. `messages` parses the kernel's replies. They lack the link speed and the receive queues, which come
 //! from `/sys/class/net`.
 
-mod messages;
+pub(crate) mod messages;
 mod sys;
 mod watch;
 

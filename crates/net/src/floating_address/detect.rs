@@ -1,0 +1,77 @@
+//! The search for another host that has an address.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
+
+use super::error::{FloatingAddressError, Result};
+use super::packet_socket::PacketSocket;
+use super::{FloatingAddress, HardwareAddress, frames};
+use crate::interfaces::messages::Link;
+
+/// The number of probes (RFC 5227 1.1, PROBE_NUM).
+const PROBES: u32 = 3;
+
+/// Another host that has the address or probes for it.
+pub(super) fn claimant(
+    floating: &FloatingAddress,
+    link: &Link,
+    within: Duration,
+) -> Result<Option<HardwareAddress>> {
+    let Some(own) = hardware(floating, link)? else { return Ok(None) };
+    let failed = |reason| {
+        let doing = format!("look for another host with the address {floating} on {}", link.name);
+        FloatingAddressError::host(doing, "CAP_NET_RAW", reason)
+    };
+    listen(floating.address, link.if_index, own, within).map_err(failed)
+}
+
+/// The hardware address of the interface. None if it has no address resolution.
+pub(super) fn hardware(floating: &FloatingAddress, link: &Link) -> Result<Option<HardwareAddress>> {
+    if link.hardware.is_some() && !link.up {
+        let interface = link.name.clone();
+        return Err(FloatingAddressError::Down { address: floating.address, interface });
+    }
+    Ok(link.hardware.map(HardwareAddress))
+}
+
+fn listen(
+    address: IpAddr,
+    if_index: u32,
+    own: HardwareAddress,
+    within: Duration,
+) -> io::Result<Option<HardwareAddress>> {
+    let socket = PacketSocket::open(if_index, frames::ether_type(address))?;
+    // Other hosts' probes are sent to this group, which the interface must receive.
+    let _member = match address {
+        IpAddr::V6(six) => Some(join(frames::solicited_node(six), if_index)?),
+        IpAddr::V4(_) => None,
+    };
+    let start = Instant::now();
+    let mut frame = [0; frames::LONGEST];
+    for turn in 1..=PROBES {
+        socket.send(&frames::probe(own, address))?;
+        let until = start + within * turn / PROBES;
+        while let Some(received) = socket.receive(&mut frame, until)? {
+            match frames::claimant(&frame[..received], address) {
+                Some(other) if other != own => return Ok(Some(other)),
+                // A stream of frames must not make this last longer.
+                _ if Instant::now() >= until => break,
+                _ => {}
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Makes the interface receive a group of IPv6 until the result is dropped.
+fn join(group: Ipv6Addr, if_index: u32) -> io::Result<OwnedFd> {
+    let udp = Some(ipproto::UDP);
+    let socket =
+        rustix::net::socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, udp)?;
+    sockopt::set_ipv6_add_membership(&socket, &group, if_index)?;
+    Ok(socket)
+}
