@@ -335,6 +335,43 @@ fn clients_of_a_dead_machine_are_reset_at_once_and_only_those_on_record() {
     }
 }
 
+/// The kernel of the new owner keeps few of the packets while it looks for the client's hardware address.
+#[test]
+fn all_connections_of_one_client_are_reset() {
+    const CONNECTIONS: usize = 1000;
+    // Both ends of each connection are in this process.
+    assert!(net::raise_descriptor_limit() > 3 * CONNECTIONS as u64, "too few descriptors");
+    let Some(network) = Network::new("many") else { return };
+    for text in [FOUR, SIX] {
+        let floating = floating(text);
+        network.on("a", || floating.add().expect("added"));
+        let (listener, _server, client) = network.connect("a", &floating);
+        let address = client.peer_addr().expect("remote");
+        let mut clients = vec![client];
+        let mut servers = Vec::new();
+        for _ in 1..CONNECTIONS {
+            clients.push(network.on("c", || TcpStream::connect(address).expect("connected")));
+            servers.push(listener.accept().expect("accepted"));
+        }
+        let pairs: Vec<_> = clients.iter().map(ends).collect();
+        network.ip("s", "link set to-a down");
+        let start = network.on("b", || {
+            floating.add().expect("added");
+            floating.announce().expect("announced");
+            let start = Instant::now();
+            assert_eq!(tickle(&pairs).expect("sent"), CONNECTIONS, "{text}");
+            start
+        });
+        for client in &mut clients {
+            assert_eq!(heard(client, PATIENCE), Some(ErrorKind::ConnectionReset), "{text}");
+        }
+        println!("{text}: {CONNECTIONS} connections reset after {:?}", start.elapsed());
+        network.ip("s", "link set to-a up");
+        network.on("a", || floating.remove().expect("removed"));
+        network.on("b", || floating.remove().expect("removed"));
+    }
+}
+
 #[test]
 fn a_connection_to_the_new_owner_is_not_harmed() {
     let Some(network) = Network::new("new") else { return };
