@@ -5,6 +5,7 @@ The nodes' keys have the least that a node needs (`NODE_CAPABILITIES`).
 
 import json
 import secrets
+import signal
 import subprocess
 import uuid
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from proving.cluster import network, unpacked
 from proving.cluster.daemon import Daemon, wait_until
-from proving.cluster.machine import Machine
+from proving.cluster.machine import Machine, Process
 
 FILE_SYSTEM = "fs"
 # What a node may do: mount the file system, find the active MDS, put a client into the list of those shut out, and take
@@ -67,6 +68,7 @@ class Ceph:
     def __init__(self, cable: network.Cable, work: Path) -> None:
         self._cable, self.work = cable, work
         self.settings = work / "ceph.conf"
+        self._mounts: dict[str, Process] = {}
         self.daemons = {name: self._daemon(program, name) for program, name in (("ceph-mon", "mon.a"), ("ceph-osd", "osd.0"), ("ceph-mds", "mds.m"))}
 
     def __enter__(self) -> "Ceph":
@@ -107,16 +109,18 @@ class Ceph:
         who = ["-c", self.settings, "--id", client, "--keyring", self.client_key(client)]
         unpacked.write_program(machine.programs / "ceph", unpacked.with_ceph("ceph", *who))
         words = unpacked.with_ceph("ceph-fuse", *who, "--admin-socket", machine.sockets / "$pid.asok", "-f", "--client_mountpoint=/", machine.directory)
-        log = self.work / f"{client}.out"
-        with log.open("ab") as out:
-            subprocess.Popen(machine.inside(words), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
-        wait_until(f"{machine.name}: CephFS", lambda: machine.mounted() == "fuse.ceph-fuse", UP_WITHIN_S, log)
+        self._mounts[machine.name] = mount = Process(machine, words, self.work / f"{client}.out")
+        wait_until(f"{machine.name}: CephFS", lambda: machine.mounted() == "fuse.ceph-fuse", UP_WITHIN_S, mount.log)
 
     def repair(self, machine: Machine) -> None:
         """Mount it again if the machine's client was shut out: such a mount never comes back by itself."""
         done = subprocess.run(machine.inside(["stat", str(machine.directory / "virtual")]), capture_output=True, timeout=30)
         if done.returncode != 0:
+            self._mounts[machine.name].signal(signal.SIGKILL)
+            self._mounts[machine.name].wait(UP_WITHIN_S)
             machine.run("umount", "--lazy", machine.directory)
+            for socket in machine.sockets.iterdir():
+                socket.unlink()
             self.boot(machine)
 
     def fence(self, machine: Machine) -> None:

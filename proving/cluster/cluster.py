@@ -36,7 +36,7 @@ class Cluster:
     """Everything, up and under load. A context manager; leaving it removes all."""
 
     def __init__(self, kind: str = "ceph", by_hand: bool = False, own_clock: bool = False, has_clients: bool = True) -> None:
-        self._kind, self._by_hand, self._own_clock, self._has_clients = kind, by_hand, own_clock, has_clients
+        self._kind, self._by_hand, self._own_clock, self.has_clients = kind, by_hand, own_clock, has_clients
         self._stack = contextlib.ExitStack()
         self.machines: dict[str, Machine] = {}
         self.nodes: dict[str, node.Node] = {}
@@ -84,7 +84,7 @@ class Cluster:
         self.service.begin(self.nodes["a"])
         self.wait_for_answer(time.monotonic())
         self._at("serving")
-        if self._has_clients:
+        if self.has_clients:
             self._start_clients()
             self._at("under load")
 

@@ -2,8 +2,8 @@
 
 | death | what happens |
 |---|---|
-| in place | kill -9 of the owner's program, which starts again on the same machine: what the others are compared with |
-| process | kill -9 of the owner's program; its machine and its mount live |
+| in place | kill -9 of the owner's program, which starts again at once on the same machine, as systemd would start it |
+| process | kill -9 of the owner's program, which does not come back; its machine and its mount live |
 | machine | the cable is cut and every process of the machine ends at once, its mount too; it boots again later |
 | move | the owner hands over as planned |
 | pause | the owner's program stops for longer than the tenure and goes on: it serves nothing stale, and ends |
@@ -36,7 +36,9 @@ STEPS = 5
 # soak/tallies.toml). NFS shows one: a REMOVE whose answer died with the server is asked again, and the name is gone.
 ALLOWED = re.compile(r"smb-\w+ (\w+ (EAGAIN|ECONNABORTED|EHOSTDOWN)|unlink EIO)|nfs-new unlink ENOENT")
 PAUSE_S = node.TERM_S + 4
-ENDS_WITHIN_S = 10
+ENDS_WITHIN_S = 30
+# What a node logs when its tenure has ended.
+ENDED = "no longer owns the virtual server"
 JUMP_S = 3600
 
 
@@ -61,6 +63,8 @@ class Deaths:
         wait_until(f"{successor.machine.name} is the owner", lambda: service.owner() is successor, node.SERVE_WITHIN_S, successor.log)
         self._cluster.wait_for_answer(time.monotonic())
         found: dict[str, Any] = {"kind": kind, "silence": self._cluster.silence(at)}
+        if phases := successor.phases():
+            found["phases"] = phases
         now = {label: told["steps"] for label, told in self._cluster.told().items()}
         self._cluster.wait_for_steps(now, STEPS, GOES_ON_WITHIN_S)
         wrong = self._collect(found)
@@ -147,15 +151,23 @@ class Deaths:
         return at, successor
 
     def _cable(self, owner: node.Node) -> tuple[float, node.Node]:
+        """The process itself ends only when its mount answers again: the kernel lets no thread leave a call of FUSE."""
         successor = self._cluster.other(owner)
         assert owner.machine.cable is not None
-        at = time.monotonic()
-        owner.machine.cable.cut()
-        time.sleep(PAUSE_S)
-        try:
+        with witness.Witness(self._cluster.switch, owner.machine) as stale:
+            stale.ask()
+            said = owner.count_of(ENDED)
+            at = time.monotonic()
+            owner.machine.cable.cut()
+            try:
+                time.sleep(PAUSE_S)
+                wait_until(f"the program on {owner.machine.name} gives up", lambda: not owner.alive() or owner.count_of(ENDED) > said,
+                           ENDS_WITHIN_S, owner.log)
+            finally:
+                owner.machine.cable.mend()
+            if stale.has_answered():
+                raise CaseFailed("the node that was cut off has answered after its tenure was over")
             self._ends(owner)
-        finally:
-            owner.machine.cable.mend()
         return at, successor
 
     def _ends(self, owner: node.Node) -> None:

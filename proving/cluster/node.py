@@ -5,6 +5,7 @@ the product decide, as `trunkline node serve` on every machine.
 """
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,6 +121,11 @@ class Node:
         said: dict[str, Any] = json.loads(self.machine.run(servers.program(), "node", "status", "--json", "--config", self.settings))
         return said
 
+    def phases(self) -> str:
+        """Return the time of its last take-over by phase, as its log has it, or nothing."""
+        found = re.findall(r"this node serves the virtual server (.*)", self.log.read_text(errors="replace")) if self.log.exists() else []
+        return found[-1] if found else ""
+
     def count_of(self, words: str) -> int:
         """Return how often its log has these words."""
         return self.log.read_text(errors="replace").count(words) if self.log.exists() else 0
@@ -131,6 +137,11 @@ class Node:
         except OSError:
             return ""
         return "\n".join([line for line in text.splitlines() if line[:2] == "20" or line.startswith("trunkline")][-lines:])
+
+
+def can_be_nodes() -> bool:
+    """Return whether the program has `trunkline node serve`."""
+    return subprocess.run([servers.program(), "node", "serve", "--help"], capture_output=True, timeout=30).returncode == 0
 
 
 def make_directories(machine: Machine, store: Store) -> None:

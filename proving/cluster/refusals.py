@@ -42,18 +42,21 @@ class Refusals:
 
     def prepare(self) -> None:
         """Let the first node serve, and the other wait."""
-        first, second = self._nodes()
-        for found in (first, second):
+        for found in self._nodes():
             if not found.machine.alive():
                 found.machine.boot()
                 self._cluster.store.boot(found.machine)
             self._cluster.store.repair(found.machine)
             found.machine.set_clock(0)
-        if not first.alive():
-            first.start("node", "serve")
-        if not second.alive():
-            second.start("node", "serve")
+        wait_until("a node serves", self._supervised, SERVES_WITHIN_S, every_s=0.5)
         self._one_serves()
+
+    def _supervised(self) -> bool:
+        """Start what has ended, as systemd would. Returns whether both run, and one of them serves."""
+        ended = [found for found in self._nodes() if not found.alive()]
+        for found in ended:
+            found.start("node", "serve")
+        return not ended and len(self._owners()) == 1
 
     def _nodes(self) -> list[node.Node]:
         return list(self._cluster.nodes.values())
@@ -144,7 +147,7 @@ class Refusals:
         try:
             owner.machine.die()
             network.ip("-n", squatter.namespace, "addr", "add", f"{network.SERVED}/24", "dev", "eth0")
-            self._says(other, f"{re.escape(network.SERVED)}.*(has|in use|another|elsewhere|answers)", since)
+            self._says(other, f"has the address {re.escape(network.SERVED)}", since)
         finally:
             self._cluster.switch.unplug(squatter)
 

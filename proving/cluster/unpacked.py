@@ -21,7 +21,7 @@ def missing() -> str:
 
 def with_ceph(program: str, *words: object) -> list[str]:
     """Return the command line that runs a program of Ceph's packages with its own libraries."""
-    return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", _WITH_CEPH, str(CEPH), program, *map(str, words)]
+    return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c", _WITH_CEPH, str(CEPH), f"/usr/bin/{program}", *map(str, words)]
 
 
 def write_program(path: Path, command: list[str]) -> None:
