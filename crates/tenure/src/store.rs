@@ -22,6 +22,15 @@ pub struct Claim {
     pub overrides_reservation: bool,
 }
 
+impl Claim {
+    /// Whether the record is reserved for another node, and this claim respects that.
+    #[must_use]
+    pub fn respects_reservation_of(&self, record: &TenureRecord) -> bool {
+        !self.overrides_reservation
+            && record.reserved_for.as_ref().is_some_and(|node| *node != self.owner.node)
+    }
+}
+
 /// A tenure that a store has given.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Taken {

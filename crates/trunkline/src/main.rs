@@ -23,6 +23,7 @@ mod domain;
 mod host;
 mod host_ids;
 mod log;
+mod node;
 mod password;
 mod principals;
 mod reference;
