@@ -78,6 +78,7 @@ LANES = [
     ],
     [
         ("domain", ["proving/kerberos/domain.py"], 300),
+        ("tenure-store", ["proving/cluster/tenure_store.py"], 240),
         ("crowd", ["proving/kerberos/crowd.py", "--logons", "100"], 180),
         ("trust", ["proving/kerberos/trust.py"], 120),
         ("cluster", ["proving/cluster/run.py", "--short"], 300),
