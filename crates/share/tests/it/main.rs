@@ -36,5 +36,6 @@ mod recycle;
 mod recycle_model;
 mod recycle_purge;
 mod reopening;
+mod stable_records;
 mod threads;
 mod watching;

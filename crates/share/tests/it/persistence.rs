@@ -59,7 +59,7 @@ impl RecordedShare {
     }
 }
 
-fn record(client: &Client, open: &Arc<Open>) {
+pub(crate) fn record(client: &Client, open: &Arc<Open>) {
     client.share.record(open, 60 * SECOND, b"note".to_vec()).unwrap();
     client.share.commit_records().unwrap();
 }
@@ -68,7 +68,7 @@ fn range(start: u64) -> RangeRequest {
     RangeRequest { start, len: 10, kind: RangeKind::Exclusive }
 }
 
-fn lock(client: &Client, open: &Arc<Open>, start: u64) -> Result<(), Refusal> {
+pub(crate) fn lock(client: &Client, open: &Arc<Open>, start: u64) -> Result<(), Refusal> {
     lock_recorded(client, open, start, &|| None)
 }
 

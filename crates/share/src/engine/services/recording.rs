@@ -198,7 +198,11 @@ impl Share {
         if !recorder.must_write(least) {
             return;
         }
-        recorder.log_failure(&self.name(), recorder.write());
+        let written = match self.config().stable_records {
+            true => recorder.commit(),
+            false => recorder.write().map(|_| ()),
+        };
+        recorder.log_failure(&self.name(), written);
     }
 
     /// Writes all noted changes, also those that can wait. Call it periodically.
@@ -207,7 +211,7 @@ impl Share {
         if !recorder.lags() {
             return;
         }
-        recorder.log_failure(&self.name(), recorder.write());
+        recorder.log_failure(&self.name(), recorder.write().map(|_| ()));
     }
 
     /// Writes all noted changes, unless another thread is writing some, perhaps to a slow disk. Returns

@@ -59,6 +59,9 @@ pub struct Config {
     pub give_back: Option<Arc<dyn DeferredClose>>,
     /// Stops the records of opens of several shares for a moment.
     pub record_freeze: Arc<RecordFreeze>,
+    /// Whether changes of recorded opens are on stable storage before anybody is told of them. Without it
+    /// they survive the process; with it the machine too, for storage that another machine can take over.
+    pub stable_records: bool,
     /// Whether descriptors decide about access.
     pub enforce: bool,
     /// Most opens at one time.
@@ -107,6 +110,7 @@ impl Default for Config {
             memory: ClientMemory::bounded(usize::MAX),
             give_back: None,
             record_freeze: Arc::default(),
+            stable_records: false,
             enforce: true,
             max_opens: 1 << 20,
             max_detached: 1 << 16,

@@ -121,9 +121,9 @@ impl Recorder {
 
     /// Logs that changes cannot be written to the journal, once until one is written again: a full disk must
     /// not fill the log too.
-    pub fn log_failure(&self, share: &str, written: Result<JournalPosition, volume::Failure>) {
+    pub fn log_failure(&self, share: &str, written: Result<(), volume::Failure>) {
         match written {
-            Ok(_)
+            Ok(())
                 if self.has_failed.load(Ordering::Relaxed)
                     && self.has_failed.swap(false, Ordering::AcqRel) =>
             {
