@@ -9,8 +9,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tenure::ServingTerm;
+
 use crate::backlog::Backlog;
 use crate::live_connections::LiveConnections;
+use crate::parked::ParkedSockets;
 
 /// How the host probes a silent client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +77,10 @@ pub struct Config {
     pub pool_queue: usize,
     /// The time after which an unused thread of the pool ends.
     pub pool_idle: Duration,
+    /// The time until which anything may be sent. A server that is no node has no end of its term.
+    pub term: Arc<ServingTerm>,
+    /// The sockets that a shutdown leaves open, for a server that moves to another node. None closes them.
+    pub parked: Option<Arc<ParkedSockets>>,
     /// Number of jobs at which a connection is not read until some are done.
     pub jobs_per_connection: usize,
 }
@@ -99,6 +106,8 @@ impl Default for Config {
             pool_threads: 64,
             pool_queue: 4096,
             pool_idle: Duration::from_secs(10),
+            term: Arc::default(),
+            parked: None,
             jobs_per_connection: 128,
         }
     }

@@ -736,10 +736,12 @@ impl<S: Service> ActiveConnection<S> {
     fn send_queued(&mut self, cx: &mut Context<'_>) -> Result<(), &'static str> {
         let connection = &mut *self.connection;
         while connection.sends.is_ready() {
-            let stream = &self.stream;
+            if !connection.shared.config.term.permits(clock::boot_time) {
+                return Err("the term of this node is over");
+            }
             let sent = match connection.sends.left_page_cache() {
                 true => SendOutcome::Withheld,
-                false => connection.sends.gather(|piece| send_once(stream, piece)),
+                false => connection.sends.gather(|piece| send_once(&self.stream, piece)),
             };
             let counters = self.worker.counters();
             counters.writev_calls.add(u64::from(!matches!(sent, SendOutcome::Unready)));

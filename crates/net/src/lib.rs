@@ -14,6 +14,7 @@
 //!   (`thread_work`).
 //! - `mailbox` brings events in.
 //! - `pool` runs blocking work.
+//! - `parked` has the sockets of a server that has stopped in order to move to another node.
 //! - `registry` counts, bounds and places connections; `unproved` has those of clients that have not logged
 //!   on.
 //! - `backlog` bounds the memory that all connections hold for clients that do not read.
@@ -49,6 +50,7 @@ mod mailbox;
 mod memory;
 pub mod netlink;
 mod offload;
+mod parked;
 mod pool;
 mod priority_lane;
 mod receipts;
@@ -65,12 +67,13 @@ mod unproved;
 mod worker;
 
 pub use backlog::Backlog;
-pub use clock::now;
+pub use clock::{boot_time, now};
 pub use config::{Config, Keepalive};
 pub use counters::Totals;
 pub use listen::{BindError, Listeners};
 pub use live_connections::LiveConnections;
 pub use memory::{give_back as give_memory_back, limit as memory_limit};
+pub use parked::ParkedSockets;
 pub use registry::Refusals;
 pub use server::{Handle, Shutdown, StartError, raise_descriptor_limit, serve};
 pub use timer_thread::TimerThread;

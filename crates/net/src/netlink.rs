@@ -48,6 +48,9 @@ pub struct ChangeRequest<'a> {
 /// NLM_F_CREATE and NLM_F_EXCL: the object is made, and EEXIST if there is one.
 pub const ONLY_NEW: u16 = 0x400 | 0x200;
 
+/// NLM_F_REPLACE: the object is changed.
+pub const REPLACE: u16 = 0x100;
+
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// NLM_F_REQUEST and NLM_F_DUMP.

@@ -414,6 +414,13 @@ impl<S: Service> Worker<S> {
             End::Ended(why) => {
                 tracing::debug!(%remote, why, "connection ended");
                 connection.leave();
+                if let Some(parked) = self.shared.config.parked.as_ref().filter(|_| self.is_finishing()) {
+                    match stream.into_std() {
+                        Ok(stream) => parked.park(stream),
+                        Err(error) => tracing::error!(%error, "a connection cannot stay open"),
+                    }
+                    return;
+                }
                 let patience = if self.is_finishing() { Duration::ZERO } else { LINGER };
                 let _late = tokio::time::timeout(patience, part(&stream)).await;
             }

@@ -16,6 +16,13 @@ pub struct ServingTerm {
     until_ns: AtomicU64,
 }
 
+impl Default for ServingTerm {
+    /// A term without end.
+    fn default() -> ServingTerm {
+        ServingTerm::new(BootTime::NEVER)
+    }
+}
+
 impl ServingTerm {
     /// A term that ends at `until`. The caller has subtracted its margin.
     #[must_use]

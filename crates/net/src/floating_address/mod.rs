@@ -185,6 +185,22 @@ impl FloatingAddress {
         }
     }
 
+    /// Lets the kernel remove the address after `lifetime` from now, in whole seconds. An owner that is
+    /// killed then leaves no address behind. The owner calls this again as long as it lives.
+    ///
+    /// # Errors
+    /// The address is not here, or this process may not administer the network (CAP_NET_ADMIN).
+    pub fn keep_for(&self, lifetime: Duration) -> Result<()> {
+        let doing = || format!("prolong the address {self}");
+        let failed = |reason| FloatingAddressError::host(doing(), "CAP_NET_ADMIN", reason);
+        let seconds = u32::try_from(lifetime.as_millis().div_ceil(1000)).unwrap_or(u32::MAX).max(1);
+        let having = self.having().map_err(failed)?;
+        let Some(have) = having.first() else {
+            return Err(failed(std::io::ErrorKind::AddrNotAvailable.into()));
+        };
+        rtnetlink::limit_address(have.if_index, self.address, have.prefix, seconds).map_err(failed)
+    }
+
     /// Takes the address away from this host. Returns false if the host does not have it. Without an
     /// interface in its text it is taken from whichever interface has it.
     ///

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use rustix::io::Errno;
 
 use crate::interfaces::messages::{ADDRESSES, Address, LINKS, Link, address, link};
-use crate::netlink::{ChangeRequest, NetlinkFamily, ONLY_NEW, Socket, put_attribute};
+use crate::netlink::{ChangeRequest, NetlinkFamily, ONLY_NEW, REPLACE, Socket, put_attribute};
 
 const RTM_SETLINK: u16 = 19;
 const RTM_NEWADDR: u16 = 20;
@@ -59,6 +59,14 @@ pub(super) fn add_address(if_index: u32, address: IpAddr, prefix: u8) -> io::Res
         put_attribute(&mut body, IFA_CACHEINFO, &lifetimes);
     }
     change(RTM_NEWADDR, ONLY_NEW, &body)
+}
+
+/// Gives an address of an interface a lifetime, from now on. The kernel removes it when that is over.
+pub(super) fn limit_address(if_index: u32, address: IpAddr, prefix: u8, seconds: u32) -> io::Result<()> {
+    let mut body = address_body(if_index, address, prefix);
+    let preferred = if address.is_ipv6() { 0 } else { seconds };
+    put_attribute(&mut body, IFA_CACHEINFO, &[preferred, seconds, 0, 0].map(u32::to_ne_bytes).concat());
+    change(RTM_NEWADDR, REPLACE, &body)
 }
 
 /// Takes an address from an interface. Returns false if it is gone already, or the interface is.
