@@ -175,6 +175,8 @@ pub enum Reason {
     Unsettled,
     /// The server does not listen on the address.
     NotListened,
+    /// It does not move with the virtual server.
+    OfNode,
     /// The address is an account's or a share's own, and the session came to another one.
     OtherEndpoint,
     /// The session has as many as it may have.
@@ -202,6 +204,7 @@ impl fmt::Display for Reason {
             Reason::Down => "not offered: the interface is down",
             Reason::Unsettled => "not offered: the host is not sure yet that the address is its own",
             Reason::NotListened => "not offered: the server does not listen on it",
+            Reason::OfNode => "not offered: it does not move with the virtual server",
             Reason::OtherEndpoint => "not offered: an account's or a share's own address (`smb_listen`)",
             Reason::ChannelLimit => "the session has as many channels as `max_channels` allows",
             Reason::NotAsked => "the client has not asked for the server's addresses",

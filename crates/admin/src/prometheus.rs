@@ -5,7 +5,7 @@
 
 use std::fmt::Write;
 
-use crate::status::{Audit, TicketEnds, Transport};
+use crate::status::{Audit, NodeTenure, Takeover, TicketEnds, Transport};
 use crate::transactions::{Api, Gauges, Latency, Recycle, ShareTransactions, Transactions};
 
 /// The content type of the format.
@@ -45,6 +45,9 @@ pub fn text(all: &Transactions) -> String {
     page.transport(&all.transport);
     if let Some(audit) = &all.audit {
         page.audit(audit);
+    }
+    if let Some(node) = &all.node {
+        page.node(node);
     }
     page.out
 }
@@ -159,6 +162,25 @@ impl Page {
         let name = "trunkline_audit_target_up";
         self.begin(name, "gauge", "Whether the file or daemon takes audit events.");
         self.sample(name, &[], if audit.is_failing { 0.0 } else { 1.0 });
+    }
+
+    /// The tenure of a node.
+    fn node(&mut self, of: &NodeTenure) {
+        let labels = [("server", of.server.as_str()), ("node", of.node.as_str())];
+        let name = "trunkline_node_epoch";
+        self.begin(name, "gauge", "The epoch of the virtual server that this node owns.");
+        self.sample(name, &labels, of.epoch as f64);
+        if let Some(ms) = of.term_ms {
+            let name = "trunkline_node_term_seconds";
+            self.begin(name, "gauge", "The time to the end of the term unless it is renewed.");
+            self.sample(name, &labels, ms as f64 / 1e3);
+        }
+        let name = "trunkline_node_takeover_seconds";
+        self.begin(name, "gauge", "The time of this node's take-over, by phase.");
+        let Takeover { fence_ms, start_ms, addresses_ms } = of.takeover;
+        for (phase, ms) in [("fence", fence_ms), ("start", start_ms), ("addresses", addresses_ms)] {
+            self.sample(name, &[&labels[..], &[("phase", phase)]].concat(), ms as f64 / 1e3);
+        }
     }
 
     fn sample(&mut self, name: &str, labels: &[Label<'_>], value: f64) {

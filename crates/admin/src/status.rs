@@ -39,6 +39,9 @@ pub struct Status {
     /// The audit; null when there is none.
     #[serde(default)]
     pub audit: Option<Audit>,
+    /// The tenure of a node of a virtual server; null for a server of one machine.
+    #[serde(default)]
+    pub node: Option<NodeTenure>,
     /// NFS clients and their state.
     #[serde(default)]
     pub nfs: crate::nfs::Nfs,
@@ -152,6 +155,32 @@ pub struct Audit {
     pub lost: u64,
     /// Whether the target takes nothing at this moment.
     pub is_failing: bool,
+}
+
+/// The tenure of a server that is one node of a virtual server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeTenure {
+    /// The name of the virtual server.
+    pub server: String,
+    /// The name of this node.
+    pub node: String,
+    /// The epoch of the tenure.
+    pub epoch: u64,
+    /// The time to the end of the term (ms) unless it is renewed; null if it has no end.
+    pub term_ms: Option<u64>,
+    /// The time that the take-over took.
+    pub takeover: Takeover,
+}
+
+/// The phases of a take-over, from the moment at which the tenure was given (ms).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Takeover {
+    /// The fence of former owners.
+    pub fence_ms: u64,
+    /// The start of the server, with the restored opens.
+    pub start_ms: u64,
+    /// The addresses.
+    pub addresses_ms: u64,
 }
 
 /// The server itself.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::status::{Audit, Transport};
+use crate::status::{Audit, NodeTenure, Transport};
 use serde::{Deserialize, Serialize};
 
 /// All counters since the start of the server.
@@ -32,6 +32,9 @@ pub struct Transactions {
     /// The audit; null when there is none.
     #[serde(default)]
     pub audit: Option<Audit>,
+    /// The tenure of a node of a virtual server; null for a server of one machine.
+    #[serde(default)]
+    pub node: Option<NodeTenure>,
 }
 
 /// The gauges of a share: values of this moment.

@@ -28,6 +28,12 @@ pub struct Cli {
 pub enum CliCommand {
     /// Serve directories over SMB 2 and 3 and NFSv4.1/4.2
     Serve(ServeArgs),
+    /// Serve as one node of a virtual server that moves between machines
+    Node {
+        /// The action on the node.
+        #[command(subcommand)]
+        command: NodeCommand,
+    },
     /// Add, list, change and remove the users who may log on
     User {
         /// The action on users.
@@ -307,6 +313,59 @@ impl ServeArgs {
             ..self.location.overrides()
         }
     }
+}
+
+/// `trunkline node …`
+#[derive(Debug, Subcommand)]
+pub enum NodeCommand {
+    /// Wait for the tenure of the virtual server of [node], fence its former owner, and serve
+    Serve(Box<ServeArgs>),
+    /// Show which node owns the virtual server, and what this node does
+    Status {
+        /// The configuration of the node.
+        #[command(flatten)]
+        location: LocationArgs,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give the virtual server to another node; clients go on there
+    Move {
+        /// The configuration of the node.
+        #[command(flatten)]
+        location: LocationArgs,
+        /// Name of the node that takes over [default: any that waits]
+        #[arg(long, value_name = "NODE")]
+        to: Option<String>,
+    },
+    /// Give the tenure to this node (for a program that decides: tenure = "external")
+    Take {
+        /// The configuration of the node.
+        #[command(flatten)]
+        location: LocationArgs,
+        /// Seconds after which the tenure ends unless `hold` extends it [default: no end]
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..86_400))]
+        hold_s: Option<u64>,
+    },
+    /// Extend the tenure of this node (for a program that decides)
+    Hold {
+        /// The configuration of the node.
+        #[command(flatten)]
+        location: LocationArgs,
+        /// Seconds from now on
+        #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..86_400))]
+        hold_s: u64,
+    },
+    /// Say that a former owner is off, so that this node serves though its fence failed
+    Fenced {
+        /// The configuration of the node.
+        #[command(flatten)]
+        location: LocationArgs,
+        /// Name of the node that is off. If it is not, its files may be damaged
+        node: String,
+    },
+    /// Take the tenure away from this node, which gives it back (for a program that decides)
+    Release(LocationArgs),
 }
 
 /// `trunkline user …`

@@ -11,16 +11,17 @@ use serde_json::{Map, Value, json};
 use crate::config::foreign::{ELSEWHERE, NOT_THERE};
 use crate::config::format::Shape;
 use crate::config::table::{Fallback, KeyDescription};
-use crate::config::{Account, Admin, Audit, Domain, Server, Share, Testing, User};
+use crate::config::{Account, Admin, Audit, Domain, Node, Server, Share, Testing, User};
 
 /// Each table with its title, its purpose and its keys.
-pub fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 8] {
+pub fn tables() -> [(&'static str, &'static str, Vec<KeyDescription>); 9] {
     [
         ("[server]", Server::ABOUT, Server::keys().into()),
         ("[server.testing]", Testing::ABOUT, Testing::keys().into()),
         ("[admin]", Admin::ABOUT, Admin::keys().into()),
         ("[audit]", Audit::ABOUT, Audit::keys().into()),
         ("[domain]", Domain::ABOUT, Domain::keys().into()),
+        ("[node]", Node::ABOUT, Node::keys().into()),
         ("[[user]]", User::ABOUT, User::keys().into()),
         ("[account.NAME]", Account::ABOUT, Account::keys().into()),
         ("[share.NAME]", Share::ABOUT, Share::keys().into()),
@@ -134,7 +135,7 @@ pub fn default(key: &KeyDescription) -> String {
 
 /// A JSON schema of the whole file.
 pub fn schema() -> Value {
-    let [server, testing, admin, audit, domain, user, account, share] =
+    let [server, testing, admin, audit, domain, node, user, account, share] =
         tables().map(|(_, about, keys)| object(about, &keys, in_file));
     let mut server = server;
     server["properties"]["testing"] = testing;
@@ -149,6 +150,7 @@ pub fn schema() -> Value {
             "admin": admin,
             "audit": audit,
             "domain": domain,
+            "node": node,
             "user": { "type": "array", "items": user },
             "account": named(account),
             "share": named(share),

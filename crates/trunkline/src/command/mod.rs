@@ -18,6 +18,7 @@ mod load;
 mod local_principals;
 mod metadata;
 mod nfs;
+mod node;
 mod objects;
 pub mod output;
 mod page;
@@ -52,6 +53,7 @@ pub fn run(command: CliCommand, signals: Option<io::Result<Signals>>) -> anyhow:
         CliCommand::Health(args) => return Ok(health::run(&args)),
         CliCommand::Link(args) => return link::run(&args),
         CliCommand::Serve(args) => serve::run(&args, signals.unwrap_or_else(Signals::listen)?),
+        CliCommand::Node { command } => node::run(command),
         CliCommand::User { command } => user::run(command),
         CliCommand::Token { command } => token::run(command),
         CliCommand::Account { command } => account::run(command),

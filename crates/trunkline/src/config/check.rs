@@ -48,6 +48,7 @@ pub fn consistent(config: &Config, stored: &BTreeSet<String>) -> Result<(), Conf
     super::limits::check(config)?;
     super::admin::check(config)?;
     super::audit::check(config)?;
+    super::node::check(config)?;
     super::endpoints::check(config)
 }
 

@@ -22,7 +22,7 @@ use super::format::bare;
 use super::nearest::nearest;
 use super::setting::ConfigError;
 use super::table::KeyDescription;
-use super::tables::{Account, Admin, Audit, Domain, Server, Share, Testing, User};
+use super::tables::{Account, Admin, Audit, Domain, Node, Server, Share, Testing, User};
 use super::words;
 
 /// The beginning of all variables.
@@ -101,6 +101,7 @@ impl VariableTable {
             table("ADMIN_", "admin", Admin::keys().to_vec(), false),
             table("AUDIT_", "audit", Audit::keys().to_vec(), false),
             table("DOMAIN_", "domain", Domain::keys().to_vec(), false),
+            table("NODE_", "node", Node::keys().to_vec(), false),
             table("USER_", "user", User::keys().to_vec(), true),
             table("ACCOUNT_", "account", Account::keys().to_vec(), true),
             table("SHARE_", "share", Share::keys().to_vec(), true),
@@ -355,7 +356,7 @@ mod tests {
             ("SERVER_SMBPORT", "4450", "did you mean TRUNKLINE_SERVER_SMB_PORT?"),
             ("STATEDIR", "/s", "did you mean TRUNKLINE_STATE_DIR?"),
             ("XYZZY", "1", "variables are TRUNKLINE_SERVER_KEY, TRUNKLINE_ADMIN_KEY, "),
-            ("XYZZY", "1", ", TRUNKLINE_DOMAIN_KEY, TRUNKLINE_USER_NAME_KEY, "),
+            ("XYZZY", "1", ", TRUNKLINE_NODE_KEY, TRUNKLINE_USER_NAME_KEY, "),
             ("SHARE_DOCS_USERS", "ann", "`ann` in `users` is not NAME=ACCESS"),
             ("SHARE_DOCS_USERS", "ann = ", "`ann =` in `users` is not NAME=ACCESS"),
             (

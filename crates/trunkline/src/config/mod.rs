@@ -23,6 +23,7 @@ pub mod homes;
 pub mod limits;
 mod mounts;
 pub mod nearest;
+pub mod node;
 pub mod read;
 pub mod section;
 mod setting;
@@ -44,7 +45,7 @@ use section::Section;
 
 pub use mounts::file_error;
 pub use setting::{ConfigError, Origin, Setting, os_error, own_error};
-pub use tables::{Above, Account, Admin, Audit, Config, Domain, Server, Share, Testing, User};
+pub use tables::{Above, Account, Admin, Audit, Config, Domain, Node, Server, Share, Testing, User};
 pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};
 
 /// File in the state directory with the changes of the domain, accounts and shares by command.
@@ -138,6 +139,17 @@ impl Config {
     /// [`ConfigError`] with the line or option to change. Nothing on the host is touched.
     pub fn load(overrides: &Overrides) -> Result<Config, ConfigError> {
         Config::of(overrides, &Sources::read(overrides)?)
+    }
+
+    /// Reads the configuration without the changes by command, whose storage may belong to another node now.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn of_file(overrides: &Overrides) -> Result<Config, ConfigError> {
+        let sources = Sources { file: Sources::read_file(overrides)?, changes: None };
+        let config = Config::of(overrides, &sources)?;
+        node::check(&config)?;
+        Ok(config)
     }
 
     /// The path of the state directory, for commands that need nothing else.

@@ -13,10 +13,10 @@ use super::document::{Document, DocumentKind};
 use super::environment::EnvironmentSettings;
 use super::section::{Layer, Section};
 use super::setting::{ConfigError, Origin, Setting};
-use super::tables::{Above, Account, Admin, Audit, Config, Domain, Server, Share, Testing, User};
+use super::tables::{Above, Account, Admin, Audit, Config, Domain, Node, Server, Share, Testing, User};
 use super::{endpoints, nearest, values};
 
-const TOP: &[&str] = &["server", "admin", "audit", "domain", "user", "account", "share"];
+const TOP: &[&str] = &["server", "admin", "audit", "domain", "node", "user", "account", "share"];
 /// The tables that can be changed by command.
 const CHANGED: &[&str] = &["domain", "account", "share"];
 /// The table inside `[server]`.
@@ -95,8 +95,9 @@ pub fn all(texts: Texts<'_>) -> Result<Config, ConfigError> {
     let admin = Admin::read(&top.section("admin", Admin::NAMES)?, ())?;
     let audit = Audit::read(&top.section("audit", Audit::NAMES)?, ())?;
     let domain = Domain::read(&top.section("domain", Domain::NAMES)?, ())?;
+    let node = Node::read(&top.section("node", Node::NAMES)?, ())?;
     let passwords = texts.environment.passwords.clone();
-    Ok(Config { file: None, server, admin, audit, domain, users, passwords, accounts, shares })
+    Ok(Config { file: None, server, admin, audit, domain, node, users, passwords, accounts, shares })
 }
 
 /// Reads only the table `[server]`.

@@ -45,6 +45,7 @@ pub fn show(config: &Config) -> String {
         ("[admin]".to_owned(), config.admin.lines()),
         ("[audit]".to_owned(), config.audit.lines()),
         ("[domain]".to_owned(), config.domain.lines()),
+        ("[node]".to_owned(), config.node.lines()),
     ];
     tables.extend(config.users.values().map(|user| ("[[user]]".to_owned(), user.lines())));
     let accounts = config.accounts.values();

@@ -13,11 +13,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use identity::mapping::IdRange;
+use net::floating_address::FloatingAddress;
 use smb::limits::{DEFAULT_CHANNELS, MAX_CHANNELS, MAX_CREDITS};
 
 use super::audit::{AuditWord, Daemon, Facility, daemon};
 use super::environment::Password;
 use super::format::{AccessList, File, Flag, FlagOr, Format, ListFormat, Number, OneOf, Text, Users};
+use super::node::{self, Fence, TenureKind, endpoint, server_name};
 use super::section::Section;
 use super::setting::{ConfigError, Setting};
 use super::table::{Fallback, Field, KeyDescription, ShownSetting, settings};
@@ -41,6 +43,8 @@ pub struct Config {
     pub audit: Audit,
     /// `[domain]`
     pub domain: Domain,
+    /// `[node]`
+    pub node: Node,
     /// Each `[[user]]`, by its name in lower case.
     pub users: BTreeMap<String, User>,
     /// The passwords of the environment, by the names of the users in lower case.
@@ -290,6 +294,49 @@ settings! {
         }
         /// Log-ons with NTLM: allowed, allowed for local users only, or refused.
         ntlm: Ntlm { OneOf, live, or Ntlm::On }
+    }
+
+    /// This machine as one node of a virtual server that moves between machines (docs/two-nodes.md).
+    /// `trunkline node serve` uses it.
+    pub struct Node(above: ()) {
+        /// Store that gives the virtual server to one node at a time. `flock` is a lock on the storage of the
+        /// state directory. With `external`, another program decides, and tells by `trunkline node take`.
+        tenure: TenureKind { OneOf, start, unset "no node of a virtual server" }
+        /// Name of the virtual server in the tenure store, equal on all nodes.
+        server: String { Text(server_name), start, or "trunkline".to_owned() }
+        /// Name of this node.
+        name: String { Text(filled), start, or values::host_name() => "the host's name" }
+        /// Endpoints of etcd's members, such as `http://10.0.0.7:2379`.
+        etcd: Vec<String> { ListFormat::any(Text(endpoint)), start, or Vec::new() }
+        /// Authorities of the certificates of etcd's members in PEM, for `https`.
+        etcd_ca: PathBuf { File, start, unset "none" }
+        /// Certificate of this node for etcd in PEM.
+        etcd_certificate: PathBuf { File, start, unset "none" }
+        /// Private key of the certificate in PEM.
+        etcd_key: PathBuf { File, start, unset "none" }
+        /// User of etcd, if it has users. The password is in `etcd_password_file`.
+        etcd_user: String { Text(filled), start, unset "none" }
+        /// File whose first line is the password for etcd.
+        etcd_password_file: PathBuf { File, start, unset "none" }
+        /// Length of a term. A node that cannot renew its term for so long ends, and another one takes over.
+        term_s: u64 { Number(2, 600), start, or 5 }
+        /// Addresses that move with the virtual server, such as `10.0.0.50/24`, `10.0.0.50/24%eth0` or
+        /// `fd00::50/64`. Without an interface, the one that has an address of the same network gets it.
+        addresses: Vec<FloatingAddress> {
+            ListFormat::any(Text(node::floating_address)), start, or Vec::new()
+        }
+        /// Way to cut a former owner off from the storage before its files are read. `cephfs` blocks its
+        /// clients of Ceph. `none` is right where the tenure store itself does it.
+        fence: Fence { OneOf, start, or Fence::None }
+        /// Command for `fence = "command"`, with its arguments. It must end with status 0 once the former
+        /// owner cannot write any more (docs/cluster.md).
+        fence_command: Vec<String> { ListFormat::any(Text(filled)), start, or Vec::new() }
+        /// Directory of the admin sockets of ceph-fuse, by which a node learns its own clients' addresses.
+        ceph_sockets: PathBuf { File, start, or PathBuf::from("/var/run/ceph") }
+        /// Time that a fence may take.
+        fence_timeout_s: u64 { Number(1, 3600), start, or 60 }
+        /// Directory of this node's lock and socket, on the node itself.
+        run_dir: PathBuf { File, start, or PathBuf::from("/run/trunkline") }
     }
 
     /// Users who may log on, besides those of `trunkline user add`; one table for each.

@@ -294,6 +294,7 @@ impl Controlled for Control {
             counted: self.server.transactions(),
             transport: self.server.transport(),
             audit: self.server.audit(),
+            node: self.server.node(),
             gauges: self.server.gauges(),
         }
     }

@@ -11,7 +11,7 @@ mod demo;
 mod health;
 mod lines;
 mod listen;
-mod notify;
+pub mod notify;
 pub mod plan;
 pub mod server;
 pub mod signals;
@@ -32,6 +32,7 @@ use crate::cli::ServeArgs;
 use crate::command::output;
 use crate::config::{Config, Overrides, Sources, check, shadowed};
 use crate::discovery::{self, Announced};
+use crate::node::session::NodeSession;
 use crate::state::lock::LockUse;
 use crate::state::{ADMIN_TOKEN, StateDir, loss};
 use crate::tokens::{FileToken, Tokens};
@@ -57,9 +58,25 @@ pub struct Failed(pub String);
 /// # Errors
 /// One line for the user; see [`Failed`].
 pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
+    run_under(args, signals, None)
+}
+
+/// Serves as the owner of a virtual server, until the node must stop or something stops the server.
+///
+/// # Errors
+/// One line for the user; see [`Failed`].
+pub fn run_as_node(args: &ServeArgs, signals: Signals, session: &NodeSession) -> anyhow::Result<()> {
+    run_under(args, signals, Some(session))
+}
+
+fn run_under(args: &ServeArgs, signals: Signals, session: Option<&NodeSession>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } = Setup::prepare(args)?;
-    log::begin(&config)?;
+    let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } =
+        Setup::prepare(args, session.is_some())?;
+    // A node has begun its log before it waited.
+    if session.is_none() {
+        log::begin(&config)?;
+    }
     state.check_files().iter().for_each(|note| tracing::warn!("{note}"));
     shadowed::notes(&sources).iter().for_each(|note| tracing::warn!("{note}"));
     // The clients choose the mode bits of new files, so the umask is empty. The directory of the server's own
@@ -69,6 +86,8 @@ pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
     let principals = principals::resolve(&config, &state)?;
     access::warn_of_users_without_ids(&principals);
     let plan = ServePlan::new(config, principals, &state);
+    let guid = plan.identity.guid_text();
+    session.map(|session| session.admit(&state, &guid)).transpose()?;
     output::text(banner::page(&plan, &bound, nfs.as_ref(), first_user.as_ref()));
     let tokens = Tokens::new(FileToken::read(&state, &plan.config)?);
     if plan.config.admin.listen.is_some() && !tokens.has_file() && state.store().tokens()?.is_empty() {
@@ -78,11 +97,12 @@ pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
     let entrance = Entrance::new(&plan)?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
-    let server = wiring::start(&plan, bound.listeners, nfs, &state)?;
+    let server = wiring::start(&plan, bound.listeners, nfs, &state, session)?;
     loss::watch(&state, end_at_once)?;
+    session.map(|session| session.begin_serving(&state, &guid)).transpose()?;
     signals.begin_serving();
     let control = Arc::new(Control::new(overrides, state, plan, sources, addresses, server, tokens));
-    let ended = runtime.block_on(supervise(&control, signals, admin, entrance));
+    let ended = runtime.block_on(supervise(&control, signals, admin, entrance, session));
     // A second signal does not wait for requests that still run.
     runtime.shutdown_background();
     ended
@@ -128,7 +148,7 @@ struct Setup {
 
 impl Setup {
     /// Checks everything that can be checked, before it creates anything.
-    fn prepare(args: &ServeArgs) -> anyhow::Result<Setup> {
+    fn prepare(args: &ServeArgs, is_node: bool) -> anyhow::Result<Setup> {
         let mut overrides = args.overrides();
         if args.demo {
             demo::lay_over(&mut overrides)?;
@@ -143,6 +163,9 @@ impl Setup {
             None => BTreeSet::new(),
         };
         check::against(&config, &stored)?;
+        if !is_node && config.node.tenure.is_some() {
+            anyhow::bail!("this configuration is one of a node: use `trunkline node serve`");
+        }
         let bound = listen::bind(&config)?;
         let nfs = listen::bind_nfs(&config)?;
         let admin = listen::bind_admin(&config)?;
@@ -167,6 +190,7 @@ async fn supervise(
     mut signals: Signals,
     admin: AdminBound,
     entrance: Entrance,
+    session: Option<&NodeSession>,
 ) -> anyhow::Result<()> {
     let socket = admin::server::ControlSocket::bind(control.state().path())
         .map_err(|e| anyhow::anyhow!("the control socket in {}: {e}", control.state().path().display()))?;
@@ -176,7 +200,8 @@ async fn supervise(
     let keeping = keep_token_uses(control);
     let following = follow_keytab(control);
     let answering = async { socket.serve(Arc::clone(&controlled)).await };
-    tokio::pin!(answering, telling, showing, keeping, following);
+    let leaving = must_leave(session);
+    tokio::pin!(answering, telling, showing, keeping, following, leaving);
     let announced = announce(control).await;
     notify::ready();
     tracing::info!(shares = ?control.plan().share_names(), listen = ?control.addresses(), "serving");
@@ -196,13 +221,12 @@ async fn supervise(
                 }
             },
             () = control.stopped() => break,
+            () = &mut leaving => break,
         }
     }
-    control.begin_stop();
-    notify::stopping();
-    tracing::info!("stopping: answering the received requests");
+    begin_stop(control, session);
     let within = Duration::from_secs(control.plan().config.server.drain_s.value);
-    let draining = drain(control, announced, within);
+    let draining = drain(control, announced, within, session);
     tokio::pin!(draining);
     // Administrators and monitoring are answered until the end: the server is alive and not ready.
     let clean = loop {
@@ -228,6 +252,23 @@ async fn supervise(
     }
 }
 
+/// Waits until a node must leave its virtual server to another one.
+async fn must_leave(session: Option<&NodeSession>) {
+    match session {
+        Some(session) => session.must_stop().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn begin_stop(control: &Control, session: Option<&NodeSession>) {
+    control.begin_stop();
+    if let Some(session) = session {
+        session.begin_stop();
+    }
+    notify::stopping();
+    tracing::info!("stopping: answering the received requests");
+}
+
 async fn reload(control: &Arc<Control>) {
     notify::reloading();
     let control = Arc::clone(control);
@@ -236,13 +277,21 @@ async fn reload(control: &Arc<Control>) {
     notify::ready();
 }
 
-/// Answers the requests that were received. Returns whether all were answered in time.
-async fn drain(control: &Arc<Control>, announced: Announced, within: Duration) -> anyhow::Result<bool> {
+/// Answers the requests that were received. Returns whether all were answered in time. A node falls silent
+/// then, and its connections end without a word to their clients.
+async fn drain(
+    control: &Arc<Control>,
+    announced: Announced,
+    within: Duration,
+    session: Option<&NodeSession>,
+) -> anyhow::Result<bool> {
     announced.end().await;
-    let ending = Arc::clone(control);
+    let (ending, session) = (Arc::clone(control), session.cloned());
     let end = move || {
         ending.keep_token_uses();
-        ending.server().drain(within)
+        let is_clean = ending.server().drain(within);
+        session.inspect(NodeSession::fall_silent);
+        is_clean
     };
     Ok(tokio::task::spawn_blocking(end).await?)
 }

@@ -9,6 +9,11 @@ pub fn ready() {
     tell("READY=1\nSTATUS=Serving\n");
 }
 
+/// The node is up and waits for its virtual server, for this reason. The service has started by that.
+pub fn waiting(why: &str) {
+    tell(&format!("READY=1\nSTATUS=Waiting: {why}\n"));
+}
+
 /// The server reads its configuration again. [`ready`] follows.
 pub fn reloading() {
     let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);

@@ -37,6 +37,7 @@ impl ServePlan {
         changed.extend(inside("[admin] ", new.admin.needs_start(&old.admin)));
         changed.extend(inside("[audit] ", new.audit.needs_start(&old.audit)));
         changed.extend(inside("[domain] ", new.domain.needs_start(&old.domain)));
+        changed.extend(inside("[node] ", new.node.needs_start(&old.node)));
         changed.extend(each("user", [&new.users, &old.users], User::needs_start));
         changed.extend(each("account", [&new.accounts, &old.accounts], Account::needs_start));
         changed.extend(each("share", [&new.shares, &old.shares], Share::needs_start));

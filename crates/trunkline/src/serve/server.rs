@@ -80,6 +80,11 @@ pub trait FileServer: Send + Sync {
         None
     }
 
+    /// The tenure; none for a server of one machine.
+    fn node(&self) -> Option<admin::status::NodeTenure> {
+        None
+    }
+
     /// Tells the audit of an administrator's request, which was refused for a reason or done.
     fn note_request(&self, by: (&str, Option<u32>), request: &str, refused: Option<&str>) {
         let _unaudited = (by, request, refused);

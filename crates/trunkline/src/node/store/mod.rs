@@ -13,6 +13,7 @@ mod etcd;
 mod external;
 mod flock;
 mod node_lock;
+mod open;
 #[cfg(test)]
 mod suite;
 mod tenure_file;
@@ -20,5 +21,6 @@ mod tenure_file;
 pub use etcd::{EtcdLogin, EtcdOptions, EtcdStore, EtcdTls};
 pub use external::ExternalStore;
 pub use flock::FlockStore;
-pub use node_lock::{NodeLock, NodeLockError};
+pub use node_lock::NodeLock;
+pub use open::open;
 pub use tenure_file::TenureFile;

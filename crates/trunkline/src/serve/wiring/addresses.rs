@@ -29,6 +29,8 @@ pub enum NotOfferedReason {
     Unsettled,
     /// The server does not listen on it.
     NotListened,
+    /// It is the node's own and stays behind when the virtual server moves.
+    OfNode,
 }
 
 /// An address of the host, or an advertised one.
@@ -116,10 +118,21 @@ fn withheld(at: &InterfaceAddress, listen: &[SocketAddr]) -> Option<NotOfferedRe
     reasons.into_iter().find_map(|(applies, why)| applies.then_some(why))
 }
 
+/// Withholds the host's other addresses. A client with a channel to one of them would lose it with the node.
+fn withhold_all_but(candidates: &mut [Candidate], moving: &[IpAddr]) {
+    let of_host = candidates.iter_mut().filter(|candidate| candidate.prefix.is_some());
+    for candidate in of_host.filter(|candidate| !moving.contains(&candidate.told.address)) {
+        candidate.withheld.get_or_insert(NotOfferedReason::OfNode);
+        candidate.told.offered = false;
+    }
+}
+
 /// Keeps the server's list of addresses up to date.
 pub struct Addresses {
     server: Arc<smb::Server>,
     listen: Vec<SocketAddr>,
+    /// The addresses that move with the virtual server. Empty if the server stays on this host.
+    moving: Vec<IpAddr>,
     state: Mutex<AddressState>,
 }
 
@@ -133,8 +146,9 @@ struct AddressState {
 }
 
 impl Addresses {
-    /// A list for a server that listens on `listen`. The host's addresses are not known yet.
-    pub fn new(server: Arc<smb::Server>, listen: Vec<SocketAddr>) -> Addresses {
+    /// A list for a server that listens on `listen` and moves with the addresses `moving`, if there are any.
+    /// The host's addresses are not known yet.
+    pub fn new(server: Arc<smb::Server>, listen: Vec<SocketAddr>, moving: Vec<IpAddr>) -> Addresses {
         let state = AddressState {
             host: Vec::new(),
             rss: Rss::Always,
@@ -142,7 +156,7 @@ impl Addresses {
             candidates: Vec::new(),
             logged: None,
         };
-        Addresses { server, listen, state: Mutex::new(state) }
+        Addresses { server, listen, moving, state: Mutex::new(state) }
     }
 
     /// Sets the host's addresses.
@@ -167,6 +181,9 @@ impl Addresses {
 
     fn publish(&self, state: &mut AddressState) {
         state.candidates = weigh(&state.host, &self.listen, state.rss, &state.advertise);
+        if !self.moving.is_empty() {
+            withhold_all_but(&mut state.candidates, &self.moving);
+        }
         if let Some(offered) = state.newly_offered() {
             tracing::info!(?offered, "addresses that are offered to clients for further channels");
         }
@@ -279,5 +296,16 @@ mod tests {
         let all = weigh(&down, &listen, Rss::Always, &advertise);
         assert_eq!((all[0].told.offered, all[0].withheld), (false, Some(NotOfferedReason::Down)));
         assert!(all[1].told.offered);
+    }
+
+    #[test]
+    fn a_virtual_server_offers_only_the_addresses_that_move_with_it() {
+        let host = [on(2, "eth0", "192.0.2.1"), on(2, "eth0", "192.0.2.50")];
+        let any = ["0.0.0.0:445".parse().unwrap()];
+        let mut all = weigh(&host, &any, Rss::Always, &[]);
+        withhold_all_but(&mut all, &["192.0.2.50".parse().unwrap()]);
+        let offered: Vec<_> =
+            all.iter().map(|candidate| (candidate.told.offered, candidate.withheld)).collect();
+        assert_eq!(offered, [(false, Some(NotOfferedReason::OfNode)), (true, None)]);
     }
 }

@@ -161,6 +161,7 @@ impl ChannelConditions {
                 NotOfferedReason::Down => Reason::Down,
                 NotOfferedReason::Unsettled => Reason::Unsettled,
                 NotOfferedReason::NotListened => Reason::NotListened,
+                NotOfferedReason::OfNode => Reason::OfNode,
             };
         }
         let near = at.prefix.is_none_or(|prefix| {

@@ -1,6 +1,7 @@
 //! The directories that the server serves, each with its engine.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,6 +14,8 @@ pub(super) struct ServedDirectory {
     pub(super) engine: Arc<share::Share>,
     /// The share was removed or moved to another path, and clients are still connected to it.
     pub(super) is_left: bool,
+    /// Keeps other virtual servers from the directory. None for a server of one machine.
+    pub(super) _lock: Option<Arc<File>>,
 }
 
 /// The served directories by their real path.

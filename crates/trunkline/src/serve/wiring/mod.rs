@@ -44,6 +44,7 @@ mod share_removal;
 mod shares;
 mod transactions;
 mod transport;
+mod tree_lock;
 mod usage;
 mod winbind;
 mod workload;
@@ -72,6 +73,7 @@ use super::plan::ServePlan;
 use super::server::{FileServer, ServedPath, ShareUse};
 use crate::config::values::Ntlm;
 use crate::config::{Config, Share, ShareProtocol};
+use crate::node::session::NodeSession;
 use crate::state::StateDir;
 use addresses::Addresses;
 use audit::AuditLog;
@@ -112,6 +114,8 @@ struct AssembledServer {
     records: Option<Records>,
     audit: Arc<AuditLog>,
     state: Arc<StateDir>,
+    /// The tenure of a node of a virtual server.
+    session: Option<NodeSession>,
     addresses: Arc<Addresses>,
     /// The domain by the settings that were applied last.
     domain: AppliedDomain,
@@ -127,7 +131,7 @@ struct AssembledServer {
     keeper: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
 }
 
-/// Serves `plan` on `listeners`.
+/// Serves `plan` on `listeners`; under a `session`, as a node of a virtual server.
 ///
 /// # Errors
 /// One line for the user.
@@ -136,6 +140,7 @@ pub fn start(
     listeners: net::Listeners,
     nfs_bound: Option<NfsBound>,
     state: &Arc<StateDir>,
+    session: Option<&NodeSession>,
 ) -> anyhow::Result<Arc<dyn FileServer>> {
     let descriptors = net::raise_descriptor_limit();
     tracing::debug!(descriptors, "bound on open descriptors");
@@ -158,7 +163,8 @@ pub fn start(
     let seen = Arc::clone(&peaks);
     let usages: Arc<Usages> = Arc::default();
     let kept = Arc::clone(&usages);
-    let addresses = Arc::new(Addresses::new(Arc::clone(&server), listeners.local_addresses()));
+    let moving = session.map(NodeSession::moving).unwrap_or_default();
+    let addresses = Arc::new(Addresses::new(Arc::clone(&server), listeners.local_addresses(), moving));
     let assembled = AssembledServer {
         server: Arc::clone(&server),
         transport: Mutex::new(None),
@@ -171,6 +177,7 @@ pub fn start(
         records,
         audit,
         state: Arc::clone(state),
+        session: session.cloned(),
         _watcher: watch(&addresses),
         addresses,
         domain: AppliedDomain::default(),
@@ -184,15 +191,7 @@ pub fn start(
         nfs.keep_clients(state).map_err(anyhow::Error::msg)?;
     }
     assembled.apply(plan).map_err(anyhow::Error::msg)?;
-    let settings = &plan.config.server;
-    let config = net::Config {
-        backlog: Arc::clone(&assembled.backlog),
-        workers: usize::try_from(settings.workers.value)?,
-        max_connections: usize::try_from(settings.max_connections.value)?,
-        max_connections_per_address: usize::try_from(settings.connections_per_address())?,
-        busy_poll: Duration::from_micros(settings.busy_poll_us.value),
-        ..net::Config::default()
-    };
+    let config = transport_config(plan, &assembled.backlog, session)?;
     if let Some(listeners) = nfs_listeners {
         let handle = net::serve(listeners, Arc::new(nfs.service()), config.clone())?;
         *held(&assembled.nfs_transport) = Some(handle);
@@ -200,6 +199,26 @@ pub fn start(
     let handle = net::serve(listeners, Arc::new(smb::service::SmbService(server)), config)?;
     *held(&assembled.transport) = Some(handle);
     Ok(Arc::new(assembled))
+}
+
+/// The settings of both transports.
+fn transport_config(
+    plan: &ServePlan,
+    backlog: &Arc<net::Backlog>,
+    session: Option<&NodeSession>,
+) -> anyhow::Result<net::Config> {
+    let settings = &plan.config.server;
+    Ok(net::Config {
+        backlog: Arc::clone(backlog),
+        workers: usize::try_from(settings.workers.value)?,
+        max_connections: usize::try_from(settings.max_connections.value)?,
+        max_connections_per_address: usize::try_from(settings.connections_per_address())?,
+        busy_poll: Duration::from_micros(settings.busy_poll_us.value),
+        term: session.map(|session| Arc::clone(&session.term)).unwrap_or_default(),
+        live_connections: session.map(|session| Arc::clone(&session.live)),
+        parked: session.map(|session| Arc::clone(&session.parked)),
+        ..net::Config::default()
+    })
 }
 
 impl FileServer for AssembledServer {
@@ -215,6 +234,7 @@ impl FileServer for AssembledServer {
         status.metadata = metadata::report(engines.iter().map(|(_, engine)| engine));
         status.records = self.records.as_ref().map(Records::shown);
         status.audit = self.audit.shown();
+        status.node = self.node();
         status.usage = usage::report(engines.iter().map(|(_, engine)| engine));
         status.transport = self.transport();
     }
@@ -231,6 +251,10 @@ impl FileServer for AssembledServer {
 
     fn audit(&self) -> Option<admin::status::Audit> {
         self.audit.shown()
+    }
+
+    fn node(&self) -> Option<admin::status::NodeTenure> {
+        self.session.as_ref().map(NodeSession::tenure)
     }
 
     fn note_request(&self, by: (&str, Option<u32>), request: &str, refused: Option<&str>) {
@@ -469,6 +493,10 @@ impl AssembledServer {
         let name = &share.name.value;
         let beside = self.state.volume_dir(path).map_err(|e| e.to_string())?;
         journals::warn_if_sidecar_missing(&self.state, &name.to_string(), &beside);
+        let lock = match &self.session {
+            Some(_) => tree_lock::lock(&name.to_string(), path)?,
+            None => None,
+        };
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
         let volume = Arc::new(volume);
         let shared =
@@ -483,7 +511,7 @@ impl AssembledServer {
         };
         let engine = share::Share::open(shared, config)
             .map_err(|e| format!("share `{name}`: {}: {e}", path.display()))?;
-        Ok(ServedDirectory { volume, engine, is_left: false })
+        Ok(ServedDirectory { volume, engine, is_left: false, _lock: lock })
     }
 
     /// Passes restored opens of SMB clients to the SMB server, and returns those of NFS clients with their
@@ -725,7 +753,7 @@ mod tests {
             let volume = Arc::new(PosixVolume::open(&path, &beside).unwrap());
             let config = share::Config { name: name.to_owned(), ..share::Config::default() };
             let engine = share::Share::open(Arc::<PosixVolume>::clone(&volume), config).unwrap();
-            (path, ServedDirectory { volume, engine, is_left })
+            (path, ServedDirectory { volume, engine, is_left, _lock: None })
         };
         let all = [served("docs", "a", true), served("docs", "b", false), served("gone", "c", true)];
         let shown = shown(&Mutex::new(EnginesByPath::from(all)));

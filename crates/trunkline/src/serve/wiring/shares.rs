@@ -38,6 +38,7 @@ pub fn engine_config(
         recycle: recycle::rules(share).map(Arc::new),
         // The configured patterns already include `.*`.
         dot_files_hidden: false,
+        stable_records: plan.config.node.tenure.is_some(),
         break_timeout_ns: plan.config.server.testing.break_timeout_ms.value.saturating_mul(1_000_000),
         whole_break_timeout_ns: plan.config.server.nfs_lease_time_s.value.saturating_mul(1_000_000_000),
         host_path: path.as_os_str().as_bytes().to_vec(),

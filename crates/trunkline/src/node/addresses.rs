@@ -1,0 +1,136 @@
+//! The addresses that move with the virtual server.
+//!
+//! A node brings them up when it serves: it looks whether another host still has one, adds it, announces it
+//! to the neighbours, and makes the clients of the last owner connect again. The host itself drops an address
+//! that nobody prolongs, so a process that was killed leaves none behind for longer than a term.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use net::floating_address::{FloatingAddress, FloatingAddressError, HardwareAddress, read_record, tickle};
+use parking_lot::Mutex;
+
+/// The time in which another host that has an address must reply.
+const PROBE: Duration = Duration::from_millis(200);
+/// The time for which an address of a former owner may outlast its term.
+const OUTLASTED: Duration = Duration::from_secs(2);
+
+/// The result of a look at the network: the first address that another host has.
+type Probed = Result<Option<(FloatingAddress, HardwareAddress)>, FloatingAddressError>;
+
+/// The addresses of a virtual server on this node.
+#[derive(Debug)]
+pub struct NodeAddresses {
+    addresses: Vec<FloatingAddress>,
+    /// The time for which the host keeps them unless it is prolonged. None keeps them until they are taken
+    /// away.
+    lifetime: Option<Duration>,
+    /// The look at the network that runs while the server starts.
+    probe: Mutex<Option<JoinHandle<Probed>>>,
+    are_up: AtomicBool,
+}
+
+impl NodeAddresses {
+    /// The addresses, for terms of this length; without an end if there is none.
+    pub fn new(addresses: Vec<FloatingAddress>, lifetime: Option<Duration>) -> NodeAddresses {
+        NodeAddresses { addresses, lifetime, probe: Mutex::default(), are_up: AtomicBool::new(false) }
+    }
+
+    /// The addresses without their prefixes.
+    pub fn ips(&self) -> impl Iterator<Item = std::net::IpAddr> + '_ {
+        self.addresses.iter().map(FloatingAddress::ip)
+    }
+
+    /// Begins to look whether another host has an address.
+    pub fn begin_probe(&self) {
+        let addresses = self.addresses.clone();
+        // Without a thread, `bring_up` looks itself.
+        *self.probe.lock() = thread::Builder::new().name("node".into()).spawn(move || probe(&addresses)).ok();
+    }
+
+    /// Gives all addresses to this host and tells its neighbours. Then makes the clients in the last owner's
+    /// record of connections connect again. The server listens already.
+    ///
+    /// # Errors
+    /// Another host has an address, or this process may not administer the network.
+    pub fn bring_up(&self, state: &Path) -> anyhow::Result<()> {
+        let connections = self.connections_before(state);
+        self.wait_until_free()?;
+        for address in &self.addresses {
+            address.add()?;
+            self.lifetime.map(|lifetime| address.keep_for(lifetime)).transpose()?;
+            address.announce()?;
+        }
+        self.are_up.store(true, Ordering::Release);
+        if connections.is_empty() {
+            return Ok(());
+        }
+        match tickle(&connections) {
+            Ok(count) => tracing::info!(count, "clients of the last owner were made to connect again"),
+            // They connect again by themselves, later.
+            Err(error) => tracing::warn!(%error, "clients of the last owner were not told to connect again"),
+        }
+        Ok(())
+    }
+
+    /// The connections to these addresses that the last owner has recorded.
+    fn connections_before(&self, state: &Path) -> Vec<(SocketAddr, SocketAddr)> {
+        let recorded = read_record(state).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the connections of the last owner cannot be read");
+            None
+        });
+        let mut connections = recorded.unwrap_or_default();
+        connections.retain(|(_, server)| self.ips().any(|ip| ip == server.ip()));
+        connections
+    }
+
+    /// Waits until no other host has an address. A former owner's host drops it soon after its term.
+    fn wait_until_free(&self) -> anyhow::Result<()> {
+        let until = Instant::now() + OUTLASTED;
+        let begun = self.probe.lock().take().and_then(|probe| probe.join().ok());
+        let mut probed = begun.unwrap_or_else(|| probe(&self.addresses))?;
+        while let Some((address, other)) = probed {
+            if Instant::now() >= until {
+                anyhow::bail!(
+                    "the host with the hardware address {other} has the address {address} of the virtual \
+                     server; take it away there, or change `addresses` in [node]"
+                );
+            }
+            probed = probe(&self.addresses)?;
+        }
+        Ok(())
+    }
+
+    /// Prolongs the time for which the host keeps the addresses.
+    pub fn extend(&self) {
+        let Some(lifetime) = self.lifetime.filter(|_| self.are_up.load(Ordering::Acquire)) else { return };
+        for address in &self.addresses {
+            if let Err(error) = address.keep_for(lifetime) {
+                tracing::error!(%address, %error, "the address cannot be prolonged");
+            }
+        }
+    }
+
+    /// Takes all addresses from this host.
+    pub fn take_down(&self) {
+        self.are_up.store(false, Ordering::Release);
+        for address in &self.addresses {
+            if let Err(error) = address.remove() {
+                tracing::error!(%address, %error, "the address cannot be taken away");
+            }
+        }
+    }
+}
+
+/// Looks once whether another host has one of the addresses.
+fn probe(addresses: &[FloatingAddress]) -> Probed {
+    for address in addresses {
+        if let Some(other) = address.is_taken(PROBE)? {
+            return Ok(Some((address.clone(), other)));
+        }
+    }
+    Ok(None)
+}

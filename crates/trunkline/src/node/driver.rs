@@ -1,0 +1,324 @@
+//! Carries out the actions of the state machine of a node (`tenure::ownership`).
+//!
+//! One thread waits for events and deadlines. Each action that may take time runs on a thread of its own and
+//! sends its outcome as an event, so a store or a disk that hangs never delays the end of a term.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use admin::status::Takeover;
+use anyhow::Context;
+use net::LiveConnections;
+use parking_lot::Mutex;
+use tenure::ownership::{EndReason, Hindrance, OwnershipStage as Stage};
+use tenure::{
+    Action, BootTime, Claim, Epoch, NodeOwner, Ownership, OwnershipEvent, ServingTerm, TenureRecord,
+    TenureStore, Times,
+};
+use tokio::sync::Notify;
+
+use super::addresses::NodeAddresses;
+use super::session::{NodeSession, whole_ms};
+use super::socket::NodeStatus;
+use super::{fence, socket, store};
+use crate::cli::ServeArgs;
+use crate::config::node::TenureKind;
+use crate::config::{Config, Node};
+use crate::serve::signals::Signals;
+use crate::serve::{self, notify};
+
+/// The time for which the driver waits if the state machine has no deadline.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// The parts of a node that its threads share.
+struct NodeDriver {
+    settings: Arc<Node>,
+    store: Arc<dyn TenureStore>,
+    owner: NodeOwner,
+    times: Times,
+    ownership: Ownership,
+    sender: Sender<OwnershipEvent>,
+    addresses: Arc<NodeAddresses>,
+    stop: Arc<Notify>,
+    /// The options and signals of the server, until it is started.
+    server: Option<(ServeArgs, Signals)>,
+    /// The end of the term, once a server was started.
+    term: Option<Arc<ServingTerm>>,
+    /// The result of the server, once it has ended.
+    result: Arc<Mutex<Option<anyhow::Error>>>,
+    status: Arc<Mutex<NodeStatus>>,
+    /// The nodes of which an administrator has said that they are off.
+    acknowledged: Arc<Mutex<BTreeSet<String>>>,
+    /// The last reason that was logged for not serving.
+    logged: Option<Hindrance>,
+    /// The time at which the fence began.
+    fencing_since: Option<BootTime>,
+}
+
+/// Waits for the tenure, serves, and gives the tenure back.
+///
+/// # Errors
+/// One line for the user.
+pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Result<()> {
+    let settings = Arc::new(config.node.clone());
+    let shares = config.shares.values().map(|share| &share.path.value);
+    let dirs = shares.chain([&config.server.state_dir.value]).map(PathBuf::as_path);
+    let owner = NodeOwner {
+        node: settings.name.value.clone(),
+        boot_id: boot_id()?,
+        epoch: Epoch(0),
+        storage_clients: fence::storage_clients(&settings, dirs)?,
+    };
+    let times = Times::of_term(Duration::from_secs(settings.term_s.value));
+    let _lock = store::NodeLock::take(&settings.run_dir.value, &settings.server.value)?;
+    let opened = store::open(config)?;
+    // A term of another program's may have no end.
+    let has_end = config.node.tenure.as_ref().is_some_and(|tenure| tenure.value == TenureKind::Etcd);
+    let lifetime = has_end.then_some(times.term);
+    let (sender, events) = channel();
+    let ownership = Ownership::new(owner.node.clone(), times, net::boot_time());
+    let status: Arc<Mutex<NodeStatus>> = Arc::default();
+    let acknowledged = Arc::default();
+    let shared = socket::NodeParts {
+        events: sender.clone(),
+        status: Arc::clone(&status),
+        acknowledged: Arc::clone(&acknowledged),
+        external: opened.external,
+    };
+    socket::serve(&settings, shared)?;
+    let mut driver = NodeDriver {
+        addresses: Arc::new(NodeAddresses::new(settings.addresses.value.clone(), lifetime)),
+        settings,
+        store: opened.store,
+        owner,
+        times,
+        ownership,
+        sender,
+        stop: Arc::default(),
+        server: Some((args.clone(), signals)),
+        term: None,
+        result: Arc::default(),
+        status,
+        acknowledged,
+        logged: None,
+        fencing_since: None,
+    };
+    tracing::info!(
+        server = driver.settings.server.value,
+        node = driver.owner.node,
+        "waiting for the tenure of the virtual server"
+    );
+    notify::waiting("the tenure of the virtual server is asked for");
+    driver.drive(&events)
+}
+
+/// The id of this host's boot.
+fn boot_id() -> anyhow::Result<String> {
+    let path = PathBuf::from("/proc/sys/kernel/random/boot_id");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(text.trim().to_owned())
+}
+
+impl NodeDriver {
+    fn drive(&mut self, events: &Receiver<OwnershipEvent>) -> anyhow::Result<()> {
+        loop {
+            let now = net::boot_time();
+            let wait = self.ownership.deadline().map_or(LONG, |at| at.since(now));
+            let event = match events.recv_timeout(wait) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => OwnershipEvent::Woken,
+                Err(RecvTimeoutError::Disconnected) => unreachable!("the driver has a sender itself"),
+            };
+            if event == OwnershipEvent::Fenced(Ok(())) {
+                tracing::info!("the former owners are fenced");
+            }
+            let is_released = matches!(event, OwnershipEvent::Released(_));
+            for action in self.ownership.handle(event, net::boot_time()) {
+                match action {
+                    Action::End(reason) => return self.end(reason),
+                    // A server is started only once in a process.
+                    Action::Take { .. } if self.server.is_none() => return self.failed(),
+                    action => self.perform(action),
+                }
+            }
+            let stage = self.ownership.stage();
+            let has_served = matches!(stage, Stage::Serving | Stage::Releasing);
+            if has_served && self.result.lock().is_some() {
+                return self.failed();
+            }
+            if stage == Stage::Waiting && is_released && self.server.is_none() {
+                // Other nodes may try meanwhile.
+                thread::sleep(self.times.pause);
+                return self.failed();
+            }
+            if let Some(hindrance) = self.ownership.take_hindrance() {
+                self.hindered(hindrance);
+            }
+            let server = &self.settings.server.value;
+            self.status.lock().note(&self.ownership, server, &self.logged, self.term.as_deref());
+        }
+    }
+
+    /// Runs `work` on a thread of its own, whose result is an event.
+    fn spawn(&self, work: impl FnOnce() -> Option<OwnershipEvent> + Send + 'static) {
+        let sender = self.sender.clone();
+        let spawned = thread::Builder::new().name("node".into()).spawn(move || {
+            if let Some(event) = work() {
+                // The driver ends with the process.
+                let _ = sender.send(event);
+            }
+        });
+        if let Err(error) = spawned {
+            // The term ends if this lasts.
+            tracing::error!(%error, "the host has no thread for the node");
+        }
+    }
+
+    fn perform(&mut self, action: Action) {
+        let store = Arc::clone(&self.store);
+        match action {
+            Action::Watch(within) => self.spawn(move || {
+                // A store that cannot be watched is asked again after the time.
+                store.watch(within).ok().map(|()| OwnershipEvent::Woken)
+            }),
+            Action::Take { overrides_reservation } => {
+                let claim = Claim { owner: self.owner.clone(), term: self.times.term, overrides_reservation };
+                self.spawn(move || {
+                    let asked = net::boot_time();
+                    Some(OwnershipEvent::Took { asked, outcome: store.take(&claim) })
+                });
+            }
+            Action::Fence(former) => self.fence(former),
+            Action::Start { epoch, until, guid } => {
+                tracing::info!(epoch = epoch.0, "this node owns the virtual server and starts it");
+                self.start(epoch, Arc::new(ServingTerm::new(until)), guid);
+            }
+            Action::Extend(until) => {
+                if let Some(term) = &self.term {
+                    term.extend(until);
+                    self.addresses.extend();
+                }
+            }
+            Action::Renew(epoch) => self.spawn(move || {
+                let asked = net::boot_time();
+                Some(OwnershipEvent::Renewed { asked, outcome: store.renew(epoch) })
+            }),
+            Action::Update(record) => {
+                self.spawn(move || Some(OwnershipEvent::Updated(store.update(&record))));
+            }
+            Action::Quiet => self.stop.notify_one(),
+            Action::Release(record) => self.release(record),
+            Action::End(_) => unreachable!("the end of the node is no action of its own"),
+        }
+    }
+
+    /// Ends after a failure of the server.
+    fn failed(&self) -> anyhow::Result<()> {
+        self.addresses.take_down();
+        let why =
+            self.result.lock().take().map_or("the server has ended".to_owned(), |why| format!("{why:#}"));
+        // A supervisor starts it again: the next attempt may succeed, here or on another node.
+        Err(serve::Failed(why).into())
+    }
+
+    fn fence(&mut self, former: Vec<NodeOwner>) {
+        for owner in &former {
+            tracing::warn!(
+                node = owner.node,
+                epoch = owner.epoch.0,
+                clients = ?owner.storage_clients,
+                "a former owner did not release the virtual server and is being fenced"
+            );
+        }
+        self.fencing_since = Some(net::boot_time());
+        let (settings, acknowledged) = (Arc::clone(&self.settings), Arc::clone(&self.acknowledged));
+        self.spawn(move || {
+            let mut former = former;
+            former.retain(|owner| !acknowledged.lock().remove(&owner.node));
+            Some(OwnershipEvent::Fenced(fence::fence(&settings, &former)))
+        });
+    }
+
+    /// Starts the server. Its end is the end of the process.
+    fn start(&mut self, epoch: Epoch, term: Arc<ServingTerm>, guid: String) {
+        self.term = Some(Arc::clone(&term));
+        let Some((args, signals)) = self.server.take() else {
+            let why = "it was started once before".to_owned();
+            return self.spawn(move || Some(OwnershipEvent::Started(Err(why))));
+        };
+        let started = net::boot_time();
+        let fence_ms = self.fencing_since.map_or(0, |since| whole_ms(started.since(since)));
+        self.addresses.begin_probe();
+        let session = NodeSession {
+            live: LiveConnections::new(self.addresses.ips()),
+            recorder: Arc::default(),
+            server: self.settings.server.value.clone(),
+            node: self.owner.node.clone(),
+            epoch,
+            started,
+            takeover: Arc::new(Mutex::new(Takeover { fence_ms, ..Takeover::default() })),
+            term,
+            guid,
+            events: self.sender.clone(),
+            parked: Arc::default(),
+            stop: Arc::clone(&self.stop),
+            addresses: Arc::clone(&self.addresses),
+        };
+        let result = Arc::clone(&self.result);
+        self.spawn(move || {
+            let Err(error) = serve::run_as_node(&args, signals, &session) else {
+                return Some(OwnershipEvent::Quiet);
+            };
+            let why = format!("{error:#}");
+            *result.lock() = Some(error);
+            Some(OwnershipEvent::Started(Err(why)))
+        });
+    }
+
+    fn release(&self, record: TenureRecord) {
+        let store = Arc::clone(&self.store);
+        self.spawn(move || Some(OwnershipEvent::Released(store.release(&record))));
+    }
+
+    /// Logs the reason why this node does not serve, if it is a new one.
+    fn hindered(&mut self, hindrance: Hindrance) {
+        if self.logged.as_ref() == Some(&hindrance) {
+            return;
+        }
+        let text = socket::shown(&hindrance, &self.settings.server.value);
+        tracing::warn!("{text}");
+        notify::waiting(&text);
+        if matches!(hindrance, Hindrance::Owned(_)) {
+            // An owner on this host that was killed has left them.
+            self.addresses.take_down();
+        }
+        self.logged = Some(hindrance);
+    }
+
+    fn end(&mut self, reason: EndReason) -> anyhow::Result<()> {
+        match reason {
+            EndReason::Released => {
+                tracing::info!("the tenure is given back");
+                Ok(())
+            }
+            EndReason::TermOver(why) => self.end_at_once(&format!("its term is over: {why}")),
+            EndReason::NotOwner(why) => self.end_at_once(&why),
+        }
+    }
+
+    /// Ends the process without a reply to anybody. Another node may serve the clients now.
+    fn end_at_once(&self, why: &str) -> ! {
+        if let Some(term) = &self.term {
+            term.end();
+        }
+        self.addresses.take_down();
+        let server = &self.settings.server.value;
+        tracing::error!("this node no longer owns the virtual server `{server}`, and ends: {why}");
+        kerberos::skip_destructors_at_exit();
+        std::process::exit(crate::state::loss::LOST);
+    }
+}

@@ -1,0 +1,137 @@
+//! Cuts a former owner off from the storage before its files are read.
+//!
+//! A former owner may be alive and cut off from the tenure store alone. Its writes must not reach files that
+//! the next owner has read. A command of the administrator does it ([`Fence::Command`]), or Ceph's blocklist
+//! does ([`Fence::Cephfs`]).
+
+mod cephfs;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tenure::NodeOwner;
+
+use crate::config::Node;
+use crate::config::node::Fence;
+
+/// The pause between two looks at a running command.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// The clients through which this node writes, for the next owner to fence.
+///
+/// # Errors
+/// They are needed and cannot be learned.
+pub fn storage_clients<'a>(node: &Node, dirs: impl Iterator<Item = &'a Path>) -> anyhow::Result<Vec<String>> {
+    match node.fence.value {
+        Fence::None | Fence::Command => Ok(Vec::new()),
+        Fence::Cephfs => {
+            let clients = dirs.map(|dir| cephfs::client_of(dir, &node.ceph_sockets.value));
+            Ok(clients.collect::<anyhow::Result<BTreeSet<_>>>()?.into_iter().collect())
+        }
+    }
+}
+
+/// Fences all `former` owners, one after the other.
+///
+/// # Errors
+/// The reason why one is not fenced, with what to do.
+pub fn fence(node: &Node, former: &[NodeOwner]) -> Result<(), String> {
+    let within = Duration::from_secs(node.fence_timeout_s.value);
+    match node.fence.value {
+        Fence::None => Ok(()),
+        Fence::Command => former.iter().try_for_each(|owner| run(&node.fence_command.value, owner, within)),
+        Fence::Cephfs => {
+            let clients: Vec<&str> =
+                former.iter().flat_map(|owner| &owner.storage_clients).map(String::as_str).collect();
+            block(&clients, within)
+        }
+    }
+}
+
+/// Runs the administrator's command for one former owner.
+fn run(words: &[String], owner: &NodeOwner, within: Duration) -> Result<(), String> {
+    let Some((program, arguments)) = words.split_first() else {
+        return Err("there is no `fence_command` in [node]".to_owned());
+    };
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env("TRUNKLINE_FORMER_NODE", &owner.node)
+        .env("TRUNKLINE_FORMER_BOOT_ID", &owner.boot_id)
+        .env("TRUNKLINE_FORMER_EPOCH", owner.epoch.0.to_string())
+        .env("TRUNKLINE_FORMER_CLIENTS", owner.storage_clients.join(" "));
+    finish(command, program, within)
+}
+
+/// Puts clients on Ceph's blocklist. The monitors have agreed on it when the command ends, and the metadata
+/// servers then end the sessions of these clients.
+fn block(clients: &[&str], within: Duration) -> Result<(), String> {
+    let until = Instant::now() + within;
+    for client in clients {
+        let mut command = Command::new("ceph");
+        command.args(["osd", "blocklist", "add", client]);
+        finish(command, "ceph osd blocklist add", until.saturating_duration_since(Instant::now()))?;
+    }
+    Ok(())
+}
+
+/// Waits for a command's success.
+fn finish(mut command: Command, name: &str, within: Duration) -> Result<(), String> {
+    // Its messages go to the log of this program.
+    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    let mut child = child.map_err(|error| format!("`{name}` cannot be run: {error}"))?;
+    let until = Instant::now() + within;
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) if status.success() => return Ok(()),
+            Ok(Some(status)) => return Err(format!("`{name}` ended with {status}")),
+            Ok(None) if Instant::now() < until => thread::sleep(PAUSE),
+            Ok(None) => {
+                end(&mut child);
+                return Err(format!("`{name}` did not end within {} s", within.as_secs()));
+            }
+            Err(error) => return Err(format!("`{name}`: {error}")),
+        }
+    }
+}
+
+/// Ends a command that takes too long.
+fn end(child: &mut Child) {
+    // It may have ended by itself meanwhile.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::Epoch;
+
+    use super::*;
+
+    fn owner() -> NodeOwner {
+        NodeOwner {
+            node: "a".into(),
+            boot_id: "1".into(),
+            epoch: Epoch(3),
+            storage_clients: vec!["10.0.0.1:0/7".into(), "10.0.0.1:0/8".into()],
+        }
+    }
+
+    fn shell(script: &str) -> Result<(), String> {
+        run(&["sh".to_owned(), "-c".to_owned(), script.to_owned()], &owner(), Duration::from_millis(300))
+    }
+
+    #[test]
+    fn a_command_learns_whom_to_fence_and_its_status_decides() {
+        let names = "test \"$TRUNKLINE_FORMER_NODE $TRUNKLINE_FORMER_EPOCH $TRUNKLINE_FORMER_CLIENTS\" = \
+                     'a 3 10.0.0.1:0/7 10.0.0.1:0/8'";
+        assert_eq!(shell(names), Ok(()));
+        assert!(shell("exit 3").unwrap_err().contains("exit status: 3"));
+        assert!(shell("sleep 5").unwrap_err().contains("did not end"));
+        let missing = run(&["/nonexistent".to_owned()], &owner(), Duration::from_secs(1));
+        assert!(missing.unwrap_err().contains("cannot be run"));
+    }
+}

@@ -1,0 +1,127 @@
+//! The tenure under which a server runs, as the server sees it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use admin::status::{NodeTenure, Takeover};
+use net::floating_address::ConnectionRecorder;
+use net::{LiveConnections, ParkedSockets};
+use parking_lot::Mutex;
+use tenure::{BootTime, Epoch, OwnershipEvent, ServingTerm};
+use tokio::sync::Notify;
+
+use super::addresses::NodeAddresses;
+use crate::state::StateDir;
+
+/// The tenure of a running server.
+#[derive(Debug, Clone)]
+pub struct NodeSession {
+    /// The time until which replies may be sent.
+    pub term: Arc<ServingTerm>,
+    pub(super) server: String,
+    pub(super) node: String,
+    pub(super) epoch: Epoch,
+    /// The time at which the server was started.
+    pub(super) started: BootTime,
+    /// The phases of the take-over so far.
+    pub(super) takeover: Arc<Mutex<Takeover>>,
+    /// The GUID that the state directory must have. Empty before the first owner.
+    pub(super) guid: String,
+    pub(super) events: Sender<OwnershipEvent>,
+    /// The connections to the addresses of the virtual server.
+    pub live: Arc<LiveConnections>,
+    /// Records these connections for the next owner.
+    pub(super) recorder: Arc<Mutex<Option<ConnectionRecorder>>>,
+    /// The connections of the server after it has stopped.
+    pub parked: Arc<ParkedSockets>,
+    pub(super) stop: Arc<Notify>,
+    pub(super) addresses: Arc<NodeAddresses>,
+}
+
+impl NodeSession {
+    /// Checks that the state directory is that of the virtual server.
+    ///
+    /// # Errors
+    /// It is another one.
+    pub fn admit(&self, state: &StateDir, guid: &str) -> anyhow::Result<()> {
+        if self.guid.is_empty() || self.guid == guid {
+            return Ok(());
+        }
+        anyhow::bail!(
+            "{} has the GUID {guid}, and the virtual server has {}: it is the state directory of another \
+             server; mount the right storage, or give `server` in [node] another name",
+            state.path().display(),
+            self.guid
+        )
+    }
+
+    /// Brings up the addresses, and reports that clients are served.
+    ///
+    /// # Errors
+    /// An address cannot be used.
+    pub fn begin_serving(&self, state: &StateDir, guid: &str) -> anyhow::Result<()> {
+        let listening = net::boot_time();
+        self.addresses.bring_up(state.path())?;
+        *self.recorder.lock() = Some(ConnectionRecorder::start(state.path(), Arc::clone(&self.live))?);
+        let takeover = {
+            let mut takeover = self.takeover.lock();
+            takeover.start_ms = whole_ms(listening.since(self.started));
+            takeover.addresses_ms = whole_ms(net::boot_time().since(listening));
+            *takeover
+        };
+        tracing::info!(
+            epoch = self.epoch.0,
+            fence_ms = takeover.fence_ms,
+            start_ms = takeover.start_ms,
+            addresses_ms = takeover.addresses_ms,
+            "this node serves the virtual server"
+        );
+        // The driver outlives the server.
+        let _ = self.events.send(OwnershipEvent::Started(Ok(guid.to_owned())));
+        Ok(())
+    }
+
+    /// The addresses that move with the virtual server.
+    pub fn moving(&self) -> Vec<IpAddr> {
+        self.addresses.ips().collect()
+    }
+
+    /// The tenure, for status and metrics.
+    pub fn tenure(&self) -> NodeTenure {
+        let until = self.term.until();
+        let has_end = until != BootTime::NEVER;
+        NodeTenure {
+            server: self.server.clone(),
+            node: self.node.clone(),
+            epoch: self.epoch.0,
+            term_ms: has_end.then(|| whole_ms(until.since(net::boot_time()))),
+            takeover: *self.takeover.lock(),
+        }
+    }
+
+    /// Waits until the server must leave this node.
+    pub async fn must_stop(&self) {
+        self.stop.notified().await;
+    }
+
+    /// Reports that the server begins to stop, on whoever's request.
+    pub fn begin_stop(&self) {
+        let _ = self.events.send(OwnershipEvent::Leave { to: None });
+    }
+
+    /// Takes the addresses away before it closes the connections, so that their end reaches no client.
+    pub fn fall_silent(&self) {
+        // The record keeps the connections for the next owner.
+        self.recorder.lock().take();
+        self.term.end();
+        self.addresses.take_down();
+        self.parked.close();
+    }
+}
+
+/// The whole milliseconds of a duration.
+pub(super) fn whole_ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
