@@ -39,12 +39,14 @@ LAYOUT = {
     "usr/lib/firewalld/services": ["packaging/firewalld/trunkline.xml"],
     "usr/share/bash-completion/completions": ["{manual}/bash/trunkline.bash"],
     "usr/share/fish/vendor_completions.d": ["{manual}/fish/trunkline.fish"],
-    "usr/lib/systemd/system": ["packaging/systemd/trunkline-domain-renew.*"],
+    "usr/lib/systemd/system": ["packaging/systemd/trunkline-domain-renew.*", "packaging/systemd/trunkline-node.service"],
     "usr/share/trunkline": ["packaging/systemd/home-shares.conf"],
     "usr/share/trunkline/dashboards": ["dashboards/trunkline.json"],
     "usr/share/doc/trunkline": ["README.md", "SEMANTICS.md", "SECURITY.md"],
     "usr/share/doc/trunkline/docs": ["docs/*.md"],
 }
+# Where Pacemaker looks for agents, below the root of each package. A tar has it below `share`, since nobody looks in /usr/local.
+AGENT = "usr/lib/ocf/resource.d/trunkline/trunkline"
 MANUAL = ("man1", "man5")
 # What lies in another place in each kind of package.
 SINGLE = ("LICENSE", "packaging/trunkline.toml", "packaging/systemd/trunkline.service", "packaging/systemd/trunkline.sysusers")
@@ -112,9 +114,10 @@ def lay_out(job: Job) -> None:
     write(job.stage / "changelog.Debian.gz", packed(debian_changelog(job).encode()))
     for single in SINGLE:
         write(job.stage / "single" / Path(single).name, (ROOT / single).read_bytes())
+    write(job.stage / "agent" / AGENT, (ROOT / "packaging/ocf/trunkline").read_bytes())
     strip(job)
     for path in [job.stage, *job.stage.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() or path == job.stage / "trunkline" else 0o644)
+        path.chmod(0o755 if path.is_dir() or path in (job.stage / "trunkline", job.stage / "agent" / AGENT) else 0o644)
         os.utime(path, (job.epoch, job.epoch))
 
 
@@ -159,13 +162,14 @@ def make_tar(job: Job) -> Path:
     root = job.stage / "root/usr"
     files = {f"{name}/{path.relative_to(root)}": path for path in root.rglob("*") if path.is_file()}
     files[f"{name}/bin/trunkline"] = job.stage / "trunkline"
+    files[f"{name}/share/trunkline/ocf/trunkline"] = job.stage / "agent" / AGENT
     files[f"{name}/share/zsh/site-functions/_trunkline"] = job.stage / "manual/zsh/_trunkline"
     files |= {f"{name}/{path.name}": path for path in (job.stage / "single").iterdir()}
     raw = io.BytesIO()
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.GNU_FORMAT) as tar:
         for inner in sorted(files):
             entry = tarfile.TarInfo(inner)
-            entry.size, entry.mtime, entry.mode = files[inner].stat().st_size, job.epoch, 0o755 if inner.endswith("bin/trunkline") else 0o644
+            entry.size, entry.mtime, entry.mode = files[inner].stat().st_size, job.epoch, 0o755 if inner.endswith(("bin/trunkline", "ocf/trunkline")) else 0o644
             entry.uname = entry.gname = "root"
             tar.addfile(entry, io.BytesIO(files[inner].read_bytes()))
     path = job.out / f"{name}.tar.xz"

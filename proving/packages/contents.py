@@ -12,10 +12,11 @@ ROOT = Path(__file__).resolve().parents[2]
 MOST_DEB_BYTES = 9_000_000
 # The C library of the oldest release that the packages are for, Debian 12, and the versions that they ask for.
 NEWEST_GLIBC, NEEDED_GLIBC = (2, 36), (2, 34)
-UNITS = ("trunkline.service", "trunkline-domain-renew.service", "trunkline-domain-renew.timer")
+UNITS = ("trunkline.service", "trunkline-node.service", "trunkline-domain-renew.service", "trunkline-domain-renew.timer")
 SHIPPED = """
-etc/apparmor.d/trunkline etc/trunkline/trunkline.toml usr/bin/trunkline usr/lib/firewalld/services/trunkline.xml
-usr/lib/systemd/system/trunkline.service usr/lib/systemd/system/trunkline-domain-renew.service
+etc/apparmor.d/abstractions/trunkline etc/apparmor.d/trunkline etc/trunkline/trunkline.toml usr/bin/trunkline
+usr/lib/firewalld/services/trunkline.xml usr/lib/ocf/resource.d/trunkline/trunkline usr/lib/systemd/system/trunkline.service
+usr/lib/systemd/system/trunkline-node.service usr/lib/systemd/system/trunkline-domain-renew.service
 usr/lib/systemd/system/trunkline-domain-renew.timer usr/lib/sysusers.d/trunkline.conf usr/share/bash-completion/completions/trunkline
 usr/share/doc/trunkline/NOTICES.gz usr/share/doc/trunkline/README.md usr/share/doc/trunkline/changelog.Debian.gz
 usr/share/doc/trunkline/changelog.gz usr/share/doc/trunkline/copyright usr/share/doc/trunkline/docs/install.md
@@ -84,14 +85,26 @@ def manual(tree: Path) -> str:
 def other_programs(tree: Path) -> str:
     """The files for other programs are such that these take them."""
     ElementTree.parse(tree / "usr/lib/firewalld/services/trunkline.xml")
-    checks = [["bash", "-n", tree / "usr/share/bash-completion/completions/trunkline"],
-              ["apparmor_parser", "-Q", "-K", "-T", tree / "etc/apparmor.d/trunkline"],
+    checks = [["sh", "-n", tree / "usr/lib/ocf/resource.d/trunkline/trunkline"],
+              ["bash", "-n", tree / "usr/share/bash-completion/completions/trunkline"],
+              ["apparmor_parser", "-Q", "-K", "-T", "-I", tree / "etc/apparmor.d", tree / "etc/apparmor.d/trunkline"],
               [tree / "usr/bin/trunkline", "config", "check", "--config", tree / "etc/trunkline/trunkline.toml", "--state-dir", tree / "none"]]
     for words in checks:
         done = subprocess.run([str(word) for word in words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
         if done.returncode != 0:
             return f"{words[0]}: {done.stdout.strip()}"
     return ""
+
+
+def node_unit(deb: Path) -> str:
+    """An installation neither enables nor starts the unit of a node, and removal stops it. The agent can be run."""
+    scripts = {name: output("dpkg-deb", "-I", deb, name) for name in ("postinst", "prerm")}
+    if "trunkline-node" in scripts["postinst"]:
+        return "postinst acts on trunkline-node.service"
+    if "stop trunkline-node.service" not in scripts["prerm"]:
+        return "prerm does not stop trunkline-node.service"
+    agent = next((line for line in output("dpkg-deb", "-c", deb).splitlines() if "resource.d/trunkline/trunkline" in line), "")
+    return "" if agent.startswith("-rwxr-xr-x") else f"the agent of Pacemaker is {agent or 'missing'}"
 
 
 def rpm(package: Path) -> str:
@@ -124,7 +137,8 @@ def tar(package: Path) -> str:
         opened.extractall(root, filter="data")
         (top,) = Path(root).iterdir()
         said = output(top / "bin/trunkline", "--version")
-        lacking = [name for name in ("LICENSE", "trunkline.toml", "trunkline.service", "share/man/man1/trunkline.1.gz") if not (top / name).exists()]
+        wanted = ("LICENSE", "trunkline.toml", "trunkline.service", "share/man/man1/trunkline.1.gz", "share/trunkline/ocf/trunkline")
+        lacking = [name for name in wanted if not (top / name).exists()]
         return f"lacks {lacking}" if lacking else "" if said.startswith("trunkline ") else said
 
 

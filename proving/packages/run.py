@@ -52,7 +52,8 @@ def look(tally: Tally, out: Path) -> None:
     program = tree / "usr/bin/trunkline"
     print(f"        {deb.name}: {deb.stat().st_size / 1e6:.2f} MB, {rpm.name}: {rpm.stat().st_size / 1e6:.2f} MB", flush=True)
     found = {
-        "lintian": contents.lintian(deb), "size": contents.size(deb), "files": contents.files(deb), "C library": contents.c_library(program),
+        "lintian": contents.lintian(deb), "size": contents.size(deb), "files": contents.files(deb), "node": contents.node_unit(deb),
+        "C library": contents.c_library(program),
         "stripped": contents.is_stripped(program), "man pages": contents.manual(tree), "unit": contents.unit(tree),
         "completion, AppArmor, firewalld, configuration": contents.other_programs(tree), "rpm": contents.rpm(rpm), "tar": contents.tar(tar),
     }
