@@ -23,9 +23,10 @@ use crate::config::os_error;
 /// The time between two looks.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// The host's errors for a file system that is gone, or that refuses this host.
-const LOSSES: [Errno; 6] =
-    [Errno::SHUTDOWN, Errno::NOTCONN, Errno::STALE, Errno::NODEV, Errno::NXIO, Errno::IO];
+/// The host's errors for a file system that is gone, or that refuses this host. NOENT is the one of ceph-fuse
+/// about an open file, once Ceph has its client on the blocklist.
+const LOSSES: [Errno; 7] =
+    [Errno::SHUTDOWN, Errno::NOTCONN, Errno::STALE, Errno::NODEV, Errno::NXIO, Errno::IO, Errno::NOENT];
 
 /// The exit status of a server that has lost its state directory.
 pub const LOST: i32 = 1;
@@ -128,6 +129,6 @@ mod tests {
         assert!(
             [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::INTR].map(error).iter().all(|e| !is_loss(e))
         );
-        assert!([Errno::SHUTDOWN, Errno::NOTCONN, Errno::STALE].map(error).iter().all(is_loss));
+        assert!([Errno::SHUTDOWN, Errno::NOTCONN, Errno::STALE, Errno::NOENT].map(error).iter().all(is_loss));
     }
 }
