@@ -26,7 +26,6 @@ SERVE_WITHIN_S = 90
 SERVING = "serving shares"
 _SETTINGS = """\
 [server]
-listen = ["{served}"]
 smb_port = {smb_port}
 nfs_port = {nfs_port}
 state_dir = "{directory}/virtual/state"
@@ -80,7 +79,7 @@ class Node:
         password = work / "password"
         password.write_text(PASSWORD)
         password.chmod(0o600)
-        text = _SETTINGS.format(served=network.SERVED, smb_port=SMB_PORT, nfs_port=NFS_PORT, directory=machine.directory, user=USER,
+        text = _SETTINGS.format(smb_port=SMB_PORT, nfs_port=NFS_PORT, directory=machine.directory, user=USER,
                                 password=password, share=SHARE)
         if tenure:
             text += (_NODE + tenure).format(name=machine.name, etcd=etcd.URL, term_s=TERM_S, served=network.SERVED, sockets=machine.sockets,
@@ -194,11 +193,15 @@ class ByHand:
         """Start the program before the address is there: a refused connection costs an NFS client 3 s."""
         node.machine.run("sysctl", "-qw", "net.ipv4.ip_nonlocal_bind=1")
         self._store.take(node.machine)
+        self._start(node)
+        node.machine.run("ip", "addr", "add", f"{network.SERVED}/24", "dev", "eth0")
+        Process(node.machine, [sys.executable, str(HERE / "announce.py"), network.SERVED], node.log)
+
+    def _start(self, node: Node) -> None:
+        """Start the program, and wait until it listens."""
         served = node.count_of(SERVING)
         node.start("serve")
         wait_until(f"{node.machine.name} serves", lambda: node.count_of(SERVING) > served, SERVE_WITHIN_S, node.log, every_s=0.01)
-        node.machine.run("ip", "addr", "add", f"{network.SERVED}/24", "dev", "eth0")
-        Process(node.machine, [sys.executable, str(HERE / "announce.py"), network.SERVED], node.log)
 
     def owner(self) -> Node | None:
         """Return the node that serves."""

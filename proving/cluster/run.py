@@ -5,6 +5,7 @@
     run.py --short                         3 deaths of a process and 1 of a machine: `make test` runs this
     run.py --only machine --deaths 5       one kind; may be repeated
     run.py --store disk                    on a disk that one machine mounts at a time; the harness decides who
+    run.py --server ganesha                NFS-Ganesha on the same Ceph, taken over by hand: what the numbers are held against
     run.py --by-hand                       the harness takes over, with the plain `trunkline serve`
 
 deaths.py says what dies and what must be true afterwards. For each kind the median and the range of the stops are
@@ -20,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.cluster import cluster, deaths, node, refusals
+from proving.cluster import cluster, deaths, ganesha, node, refusals
 from proving.harness import server as servers
 from proving.harness.tally import TROUBLE, CaseFailed, Tally, skip_whole_suite
 from proving.kernel_client import guest, kernels
@@ -44,7 +45,7 @@ def spread(values: list[float]) -> str:
 
 def told(measured: list[dict[str, Any]]) -> str:
     """Return what was measured in deaths of one kind, as one line."""
-    return ", ".join(f"{stop} {spread([found[stop] for found in measured if stop in found])}" for stop in STOPS)
+    return ", ".join(f"{stop} {spread([found[stop] for found in measured if stop in found])}" for stop in STOPS if stop in measured[0])
 
 
 def go(tally: Tally, kind: str, count: int, under_test: cluster.Cluster, options: argparse.Namespace) -> None:
@@ -67,7 +68,7 @@ def go(tally: Tally, kind: str, count: int, under_test: cluster.Cluster, options
     if options.judge and done.measured:
         for stop, limit_s in LIMITS.get(kind, {}).items():
             tally.case(f"{kind}: the median of {stop} is at most {limit_s} s", lambda: judge(done.measured, stop, limit_s))
-    note(options.out, kind, done.measured, failures)
+    note(options, kind, done.measured, failures)
 
 
 def judge(measured: list[dict[str, Any]], stop: str, limit_s: float) -> None:
@@ -77,16 +78,16 @@ def judge(measured: list[dict[str, Any]], stop: str, limit_s: float) -> None:
         raise CaseFailed(f"it is {found:.2f} s")
 
 
-def note(out: Path | None, kind: str, measured: list[dict[str, Any]], failures: list[str]) -> None:
-    """Append one line of JSON to the file `out`, as proving/soak/run.py expects it."""
-    if out is None:
+def note(options: argparse.Namespace, kind: str, measured: list[dict[str, Any]], failures: list[str]) -> None:
+    """Append one line of JSON to the file of `--out`, as proving/soak/run.py expects it."""
+    if options.out is None:
         return
-    line: dict[str, Any] = {"server": "trunkline", "done": len(measured), "failures": failures, "kernels": [kernels.GuestKernel.kernel.release()]}
+    line: dict[str, Any] = {"server": options.server, "done": len(measured), "failures": failures, "kernels": [kernels.GuestKernel.kernel.release()]}
     for stop in STOPS:
         if found := [one[stop] for one in measured if stop in one]:
             line[f"slowest_{stop.replace(' ', '_').replace('-', '_')}_s"] = round(max(found), 2)
             line[f"sum_{stop.replace(' ', '_').replace('-', '_')}_s"] = round(sum(found), 2)
-    with open(out, "a", encoding="utf-8") as file:
+    with open(options.out, "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
 
 
@@ -122,7 +123,7 @@ def run_all(tally: Tally, wanted: dict[str, int], options: argparse.Namespace) -
         kinds = {kind: count for kind, count in wanted.items() if (kind == "clock") == own_clock and count}
         if not kinds:
             continue
-        under_test = cluster.Cluster(options.store, options.by_hand, own_clock)
+        under_test = cluster.Cluster(options.store, options.server, options.by_hand, own_clock)
         try:
             with under_test:
                 print(f"        up after so many seconds: {under_test.up_s}", flush=True)
@@ -133,7 +134,7 @@ def run_all(tally: Tally, wanted: dict[str, int], options: argparse.Namespace) -
         except (*TROUBLE, guest.GuestEnded) as reason:
             tally.add("fail", f"the cluster, {', '.join(kinds)}", f"{reason}; up: {under_test.up_s}")
             for kind in kinds:
-                note(options.out, kind, [], [str(reason)])
+                note(options, kind, [], [str(reason)])
 
 
 def run_refusals(tally: Tally, only: list[str]) -> None:
@@ -159,6 +160,7 @@ def main() -> None:
     parser.add_argument("--deaths", type=int, help="so many of each kind")
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--by-hand", action="store_true")
+    parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
     parser.add_argument("--store", choices=("ceph", "disk"), default="ceph")
     parser.add_argument("--opens", type=int, default=0, help="so many more files are open over each protocol")
     parser.add_argument("--judge", action="store_true", help="fail where a median is beyond its limit")
@@ -166,7 +168,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     servers.clean_up_when_told_to_end()
-    if reason := cluster.missing(options.store):
+    if options.server == "ganesha":
+        options.by_hand, options.store = True, "ceph"
+    if reason := cluster.missing(options.store) or (ganesha.missing() if options.server == "ganesha" else ""):
         skip_whole_suite(kernels.suite(SUITE), reason)
     if not options.by_hand and not node.can_be_nodes():
         print("        this program has no `node serve`: the harness takes over by hand", flush=True)
