@@ -1,4 +1,4 @@
-//! An SMB client with a blocking socket that can log on, open a file and read from it, and nothing else.
+//! An SMB client with a blocking socket that can log on, open a file, read and write it, and nothing else.
 //!
 //! It serves to measure servers. Requests can be prepared and sent in one piece, and the client does nothing
 //! on its own. The client for ordinary use is in the crate `client`.
@@ -19,6 +19,7 @@ use smb_wire::negotiate::{
 use smb_wire::session_setup::{self, RequestFlags};
 use smb_wire::{
     FileId, Guid, Header, NtStatus, SmbCommand, Utf16, WireList, create_context, read, tree_connect, utf16,
+    write,
 };
 use wire::Now;
 
@@ -147,19 +148,19 @@ impl RawClient {
         Ok(())
     }
 
-    /// Opens a file for reading.
+    /// Opens a file with the given rights, which others may read and write too.
     ///
     /// # Errors
     /// As [`RawClient::log_on`].
-    pub fn open(&mut self, name: &str) -> io::Result<FileId> {
+    pub fn open(&mut self, name: &str, access: Access) -> io::Result<FileId> {
         let name = utf16::encode(name);
         let request = self.message(SmbCommand::Create, |out| {
             create::Request {
                 requested_oplock_level: create::OplockLevel::None,
                 impersonation_level: ImpersonationLevel::Impersonation,
-                desired_access: Access::FILE_GENERIC_READ,
+                desired_access: access,
                 file_attributes: 0,
-                share_access: ShareAccess::READ,
+                share_access: ShareAccess::READ | ShareAccess::WRITE,
                 create_disposition: Disposition::Open,
                 create_options: CreateOptions::NON_DIRECTORY_FILE,
                 name: Utf16::new(&name).unwrap_or_default(),
@@ -175,10 +176,18 @@ impl RawClient {
 
     /// Appends one READ with the transport's prefix to `batch`.
     pub fn push_read(&mut self, batch: &mut Vec<u8>, file_id: FileId, offset: u64, length: u32) {
-        let request =
-            self.message(SmbCommand::Read, |out| read::Request::new(file_id, offset, length).write(out));
-        batch.extend_from_slice(&(request.len() as u32).to_be_bytes());
-        batch.extend_from_slice(&request);
+        let request = self.costly_message(SmbCommand::Read, length, |out| {
+            read::Request::new(file_id, offset, length).write(out)
+        });
+        push_record(batch, &request);
+    }
+
+    /// Appends one WRITE with the transport's prefix to `batch`.
+    pub fn push_write(&mut self, batch: &mut Vec<u8>, file_id: FileId, offset: u64, data: &[u8]) {
+        let request = self.costly_message(SmbCommand::Write, data.len() as u32, |out| {
+            write::Request::new(file_id, offset, data).write(out);
+        });
+        push_record(batch, &request);
     }
 
     /// Sends a prepared batch.
@@ -208,10 +217,22 @@ impl RawClient {
 
     /// A message with the next id, signed if the session signs.
     fn message(&mut self, command: SmbCommand, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        self.costly_message(command, 0, body)
+    }
+
+    /// Like [`RawClient::message`], with the credits and ids for `payload` bytes (MS-SMB2 3.2.4.1.5).
+    fn costly_message(
+        &mut self,
+        command: SmbCommand,
+        payload: u32,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) -> Vec<u8> {
+        let charge = payload.div_ceil(1 << 16).max(1) as u16;
         let mut header = Header::request(command, self.next_id);
-        self.next_id += 1;
+        self.next_id += u64::from(charge);
+        header.set_credit_charge(charge);
         // It requests many credits at first, and then as many as it uses.
-        header.set_credits(if self.tree_id == 0 { 128 } else { 1 });
+        header.set_credits(if self.tree_id == 0 { 128 } else { charge });
         header.set_session_id(self.session_id);
         header.set_tree_id(self.tree_id);
         let mut message = Vec::new();
@@ -234,8 +255,8 @@ impl RawClient {
     }
 
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        let mut record = (message.len() as u32).to_be_bytes().to_vec();
-        record.extend_from_slice(message);
+        let mut record = Vec::new();
+        push_record(&mut record, message);
         self.stream.write_all(&record)
     }
 
@@ -246,6 +267,12 @@ impl RawClient {
         self.stream.read_exact(&mut message)?;
         Ok(message)
     }
+}
+
+/// Appends a message with the transport's prefix.
+fn push_record(batch: &mut Vec<u8>, message: &[u8]) {
+    batch.extend_from_slice(&(message.len() as u32).to_be_bytes());
+    batch.extend_from_slice(message);
 }
 
 fn security_mode(identity: &RawClientIdentity<'_>) -> SecurityMode {

@@ -1,4 +1,5 @@
-//! A cached 4 KiB READ at queue depth 32: no allocation, one copy of the data, few system calls.
+//! A cached 4 KiB READ at queue depth 32: no allocation, one copy of the data, few system calls. Also WRITEs
+//! of 1 MiB: the server never asks the host to acknowledge one at once.
 //!
 //! The whole stack runs in this process: a directory of the host, the engine, the SMB server, and the
 //! transport with one worker. These are counted on the worker's thread only:
@@ -13,14 +14,17 @@
 
 mod counting;
 
+use std::fs::Permissions;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use counting::{Expected, MeasuredRun, the_counters_count, undisturbed};
 use proving::raw::{RawClient, RawClientIdentity};
-use smb_wire::{FileId, Guid, NtStatus, read};
+use smb_wire::create::Access;
+use smb_wire::{FileId, Guid, NtStatus, read, write};
 use testkit::smb::{server_config, share_config, user};
 
 /// The number of requests in flight.
@@ -31,12 +35,18 @@ const ROUNDS: usize = 300;
 const WARM: usize = 30;
 /// The length of the answer to one READ: prefix, header, fixed fields, data.
 const ANSWER: usize = 4 + 64 + read::RESPONSE_FIXED + LENGTH as usize;
+/// The length of one large WRITE.
+const LARGE: u32 = 1 << 20;
+const LARGE_WRITES: usize = 200;
 
 /// A share on `directory`, served by one worker on a port that the host selects.
 fn serve(directory: &Path) -> (net::Handle<smb::service::SmbService>, SocketAddr) {
     let (root, beside) = (directory.join("share"), directory.join("beside"));
     std::fs::create_dir(&root).expect("the share's root");
     std::fs::write(root.join("file"), vec![0x5a; DEPTH * LENGTH as usize]).expect("a file");
+    let large = root.join("large");
+    std::fs::write(&large, []).expect("a file");
+    std::fs::set_permissions(&large, Permissions::from_mode(0o666)).expect("anyone may write to it");
     let volume = volume_posix::PosixVolume::open(&root, &beside).expect("the directory can be served");
     let engine = share::Share::open(Arc::new(volume), share::Config::default()).expect("the share opens");
     let server = smb::Server::new(server_config(), net::now());
@@ -70,7 +80,7 @@ fn measure(server: &net::Handle<smb::service::SmbService>, address: SocketAddr, 
     let guid = Guid([2 + u8::from(signs); 16]);
     let who = RawClientIdentity { user: "anna", password: "s3cret", guid, signs };
     let mut client = RawClient::log_on(address, &who, "files").expect("the client logs on");
-    let file = client.open("file").expect("the file opens");
+    let file = client.open("file", Access::FILE_GENERIC_READ).expect("the file opens");
     let mut answers = vec![0; DEPTH * ANSWER];
     let run = undisturbed(|| {
         let batches: Vec<_> = (0..WARM + ROUNDS).map(|_| batch(&mut client, file)).collect();
@@ -100,13 +110,39 @@ fn check(client: &RawClient, answers: &mut [u8], signs: bool) {
     }
 }
 
+/// Writes 1 MiB with each of many requests, one after the other. Each is sent with one call and arrives in many
+/// pieces. The server has the host acknowledge none of them at once (TCP_QUICKACK): only a client whose first
+/// piece is small waits for that.
+fn write_without_acknowledging(server: &net::Handle<smb::service::SmbService>, address: SocketAddr) {
+    let who = RawClientIdentity { user: "anna", password: "s3cret", guid: Guid([4; 16]), signs: false };
+    let mut client = RawClient::log_on(address, &who, "files").expect("the client logs on");
+    let file = client.open("large", Access::WRITE_DATA).expect("the file opens");
+    let data = vec![0x5a; LARGE as usize];
+    let mut answer = [0; 4 + 64 + write::RESPONSE_FIXED];
+    let before = server.totals();
+    for _ in 0..LARGE_WRITES {
+        let mut request = Vec::new();
+        client.push_write(&mut request, file, 0, &data);
+        exchange(&mut client, &request, &mut answer);
+        let message = &answer[4..];
+        assert_eq!(smb_wire::Header::parse(message).expect("a header").status(), NtStatus::SUCCESS);
+        assert_eq!(write::Response::parse(message).expect("a WRITE response").count, LARGE);
+    }
+    let after = server.totals();
+    assert_eq!(after.records - before.records, LARGE_WRITES as u64);
+    let in_pieces = after.recv_calls - before.recv_calls;
+    assert!(in_pieces > LARGE_WRITES as u64, "{in_pieces} calls received {LARGE_WRITES} WRITEs of 1 MiB");
+    assert_eq!(after.ack_calls, before.ack_calls, "calls that acknowledge {LARGE_WRITES} WRITEs of 1 MiB");
+}
+
 /// A single test, so that nothing else runs at the same time.
 #[test]
-fn a_cached_read_costs_one_copy_and_one_call() {
+fn a_cached_read_costs_one_copy_and_a_large_write_no_acknowledgement() {
     the_counters_count();
     let directory = tempfile::tempdir().expect("a temporary directory");
     let (server, address) = serve(directory.path());
     measure(&server, address, false);
     measure(&server, address, true);
+    write_without_acknowledging(&server, address);
     server.shutdown(Duration::from_secs(5));
 }

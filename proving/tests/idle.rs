@@ -11,6 +11,7 @@ use std::path::Path;
 use proving::raw::{RawClient, RawClientIdentity};
 use proving::server_process::ServerProcess;
 use smb_wire::Guid;
+use smb_wire::create::Access;
 
 /// The maximum number of bytes for one idle client.
 const BOUND: usize = 32 * 1024;
@@ -37,7 +38,7 @@ fn idle_client(server: &ServerProcess, number: usize) -> RawClient {
     let guid = Guid((number as u128 + 1).to_be_bytes());
     let who = RawClientIdentity { user: "anna", password: "s3cret", guid, signs: true };
     let mut client = RawClient::log_on(server.smb, &who, "files").expect("the client logs on");
-    let file = client.open("file").expect("the file opens");
+    let file = client.open("file", Access::FILE_GENERIC_READ).expect("the file opens");
     let mut request = Vec::new();
     client.push_read(&mut request, file, 0, 4096);
     client.send_batch(&request).expect("the server takes a request");
