@@ -1,9 +1,9 @@
 """This year's peers and our server: Samba with its defaults and with an administrator's tuning, and Ganesha.
 
 All servers of one protocol run at the same time and are loaded in turn within each round. The loads are our own
-generator, the crate `smb2`, the benches of smbtorture (torture_load.py), and Linux' own client (linux.py). We wrote
-none of the last three. A ratio is taken within a round, and reported with its smallest and largest value of all rounds.
-Start reading at `run`. servers/README.md describes the peers and their origin.
+generator, the crates `smb2` and `nfs-rs` (nfs_rs.py), the benches of smbtorture (torture_load.py), and Linux' own
+client (linux.py). We wrote only the first of these. A ratio is taken within a round, and reported with its smallest and
+largest value of all rounds. Start reading at `run`. servers/README.md describes the peers and their origin.
 """
 
 import argparse
@@ -16,11 +16,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from proving.bench import every_segment, linux, loads, nfs, ratios
+from proving.bench import every_segment, linux, loads, nfs, nfs_rs, ratios
 from proving.bench.cases import DIRECTORY, SHARE, Case, Generator, every_segment_load, peer_load, torture_load, trunkline_load
 from proving.bench.result_store import Chooses, Part
 from proving.bench.spread import Values
 from proving.harness import server as servers
+from proving.peers import run as peers
 
 KIB, MIB = 1 << 10, 1 << 20
 OURS, PLAIN, TUNED = "trunkline", "samba", "samba, tuned"
@@ -92,12 +93,17 @@ class OverNfs:
     """One case of nfs.py under another name."""
 
     of: nfs.Case
-    cpu_ratio: float
-    rate_ratio: float
+    cpu_ratio: float | None = None
+    rate_ratio: float | None = None
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether the crate `nfs-rs` makes the load, and not our own generator."""
+        return self.of in nfs_rs.CASES
 
     @property
     def name(self) -> str:
-        return f"NFS: {self.of.name}"
+        return self.of.name if self.is_foreign else f"NFS: {self.of.name}"
 
 
 # The goals for cost and rate, by workload and block.
@@ -106,7 +112,7 @@ _OVER_NFS = {
     ("create", 0): (4, 2.5), ("open", 0): (4, 2.5), ("stat", 0): (4, 2.5), ("unlink", 0): (4, 2.5), ("list", 0): (1.5, 1.5),
 }
 NFS = [OverNfs(dataclasses.replace(case, counts=COUNTS.get(case.workload)), *_OVER_NFS[case.workload, case.block])
-       for case in (*nfs.CASES, nfs.Case("list 10,000 names", "list", depth=1))]
+       for case in (*nfs.CASES, nfs.Case("list 10,000 names", "list", depth=1))] + [OverNfs(case) for case in nfs_rs.CASES]
 ALL: list[Any] = [*(case for _, cases in GENERATED for case in cases), *NFS, *linux.CASES]
 # Room for all files of the NFS cases, which are created in one run.
 STORAGE_BYTES = 2 << 30
@@ -175,7 +181,10 @@ def _nfs(cases: Iterable[Any], options: argparse.Namespace, results: Part) -> No
             directory.chmod(0o777)
         for case in cases:
             with _told(case):
-                _keep(case, nfs.measure(case.of, running, options, through=every_segment.COMMAND), results)
+                if case.is_foreign:
+                    _keep(case, nfs_rs.measure(case.of, running, options), results)
+                else:
+                    _keep(case, nfs.measure(case.of, running, options, through=every_segment.COMMAND), results)
 
 
 def _linux(protocol: str, starts: list[linux.Start], cases: Iterable[Any], options: argparse.Namespace, results: Part) -> None:
@@ -190,7 +199,8 @@ def _linux(protocol: str, starts: list[linux.Start], cases: Iterable[Any], optio
         print(f"bench: newest: {reason}", file=sys.stderr)
 
 
-_TROUBLE = (loads.CannotMeasure, linux.guest.GuestEnded, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration, ZeroDivisionError)
+_TROUBLE = (loads.CannotMeasure, peers.Missing, linux.guest.GuestEnded, subprocess.SubprocessError, OSError, ValueError, KeyError, StopIteration,
+            ZeroDivisionError)
 
 
 @contextlib.contextmanager
@@ -273,6 +283,7 @@ def section(results: Part) -> str:
         "`aio read size = 0`, `aio write size = 0`, `use sendfile = yes`, `min receivefile size = 16384`. The client is `trunkline load` where no other is\n"
         "named, and here it is woken for every segment, as most clients are; where SO_RCVLOWAT is named it asks for whole parts of large replies. Nobody here\n"
         "wrote the crate `smb2` (it signs), smbtorture of this year's Samba (`smb2.bench.read` and `.write`; the files that it reads are holes),\n"
+        "the crate `nfs-rs` (0.11.1, NFSv4.1; a mount of it has one connection, so four connections are four mounts of one process),\n"
         "and Linux (6.1, user-mode-linux behind a virtual cable; `dd` with blocks of 4 MiB past its caches; an operation is a MiB there).\n"
         "Over NFS, and wherever Linux is the client, the files lie on an XFS whose image is in memory, since Ganesha 15 exports no tmpfs. "
         "[speed-not-met.md](speed-not-met.md)\n"

@@ -8,20 +8,13 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use cases::{Arguments, CaseReport, CaseResult, SIZES, content, same};
 use futures_util::{StreamExt, stream};
-use nfs_rs::{Mount, NfsError, OPEN_BOTH, OPEN_READ};
-
-type BoxedMount = Box<dyn Mount>;
+use nfs_rs::{NfsError, OPEN_BOTH, OPEN_READ};
+use proving_nfs_peer::{BoxedMount, mount};
 
 /// The number of names in the large directory.
 const MANY: usize = 5_000;
 /// The kind of a lock for writing (RFC 8881 3.2, nfs_lock_type4).
 const WRITE_LOCK: u32 = 2;
-
-async fn mount(arguments: &Arguments) -> nfs_rs::Result<BoxedMount> {
-    let Arguments { port, share, user: version, .. } = arguments;
-    let url = format!("nfs://127.0.0.1/{share}?version={version}&nfsport={port}&uid=0&gid=0&noresvport=true");
-    nfs_rs::parse_url_and_mount(&url).await
-}
 
 async fn read_all(mount: &BoxedMount, path: &str, size: usize) -> nfs_rs::Result<Vec<u8>> {
     let open = mount.open_path_stateful(path, OPEN_READ).await?;
