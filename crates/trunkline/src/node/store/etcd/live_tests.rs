@@ -212,6 +212,7 @@ fn print_times(etcd: &LiveEtcd) {
         println!("{name}: median {:.2?}, 99 of 100 within {:.2?}", times[50], times[98]);
     };
     let store = etcd.store_of("times", LONG, None);
+    let claim = |node: &str, boot: &str| Claim { term: LONG, ..claim(node, boot) };
     let mut record = None;
     median("take", &mut || match store.take(&claim("a", "1")) {
         Ok(TakeOutcome::Taken(taken)) => record = Some(taken.record),
