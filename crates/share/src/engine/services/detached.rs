@@ -41,6 +41,14 @@ pub(crate) enum AbsentHolder {
     Stays,
 }
 
+/// Whether an open holds no byte ranges. The storage may keep a client's reclaim waiting for long, and a
+/// range must not go to another client meanwhile. So an open with ranges is kept for its whole time, unless
+/// its own client is in its way.
+fn holds_no_ranges(open: &Open) -> bool {
+    let mut state = open.file.state.lock();
+    !state.stream(&open.stream).ranges.held().any(|range| range.open == open.id)
+}
+
 impl Share {
     /// Detaches an open whose client is gone, with all it holds. Requests that wait on its behalf, and its
     /// watch, end.
@@ -231,13 +239,13 @@ impl Share {
         cause: Cause,
     ) -> bool {
         let is_own = |open: &Open| client.is_some() && open.requester().client == client && is_meant(open);
-        let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, cause);
-        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, cause) | of_its_own
+        let of_its_own = self.end_unclaimed(UNCLAIMED_IN_ITS_OWN_WAY_NS, is_own, |_| true, cause);
+        self.end_unclaimed(UNCLAIMED_IN_THE_WAY_NS, is_meant, holds_no_ranges, cause) | of_its_own
     }
 
     /// Closes unclaimed opens of a file whose name was just removed.
     pub(crate) fn end_unclaimed_removed(&self, removed: &Open, cause: Cause) {
-        self.end_unclaimed(UNCLAIMED_NS, |open| open.file.id == removed.file.id, cause);
+        self.end_unclaimed(UNCLAIMED_NS, |open| open.file.id == removed.file.id, |_| true, cause);
     }
 
     /// The time when marked names in a directory are removed that wait only for opens that this owner has not
@@ -251,10 +259,18 @@ impl Share {
         opens.iter().any(is_going).then(|| sign_ns.saturating_add(UNCLAIMED_IN_ITS_OWN_WAY_NS))
     }
 
-    fn end_unclaimed(&self, after_ns: u64, is_meant: impl Fn(&Open) -> bool, cause: Cause) -> bool {
+    /// Closes unclaimed opens that `is_meant` selects, unless `may_end` keeps one. `is_meant` is called under
+    /// the lock of the detached opens, and `may_end` under no lock.
+    fn end_unclaimed(
+        &self,
+        after_ns: u64,
+        is_meant: impl Fn(&Open) -> bool,
+        may_end: impl Fn(&Open) -> bool,
+        cause: Cause,
+    ) -> bool {
         let (detached, now_ns) = (self.persistence().detached(), cause.now.mono_ns);
         let unclaimed = detached.unclaimed(now_ns, after_ns, is_meant).into_iter();
-        let unclaimed = unclaimed.filter(|open| open.may_be_unclaimed());
+        let unclaimed = unclaimed.filter(|open| open.may_be_unclaimed() && may_end(open));
         let mut is_any = false;
         for taken in unclaimed.filter_map(|open| detached.take_unclaimed(open.id, now_ns, after_ns)) {
             is_any = true;
@@ -276,7 +292,7 @@ impl Share {
             self.close_lost(taken, now.into());
         }
         if self.persistence().detached().begin_sweep(now.mono_ns) {
-            self.end_unclaimed(UNCLAIMED_NS, |_| true, now.into());
+            self.end_unclaimed(UNCLAIMED_NS, |_| true, holds_no_ranges, now.into());
         }
     }
 

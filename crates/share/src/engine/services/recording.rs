@@ -195,10 +195,13 @@ impl Share {
 
     fn write_from(&self, least: u8) {
         let Some(recorder) = self.recorder() else { return };
-        if !recorder.must_write(least) {
+        let must_be_stable = self.config().stable_records;
+        // Another thread may have written what this one must not tell before it is stored.
+        let must_store = must_be_stable && recorder.is_unstable();
+        if !recorder.must_write(least) && !must_store {
             return;
         }
-        let written = match self.config().stable_records {
+        let written = match must_be_stable {
             true => recorder.commit(),
             false => recorder.write().map(|_| ()),
         };

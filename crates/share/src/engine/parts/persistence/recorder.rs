@@ -4,7 +4,7 @@
 //! the place of all records of the journal.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use volume::journal::{Journal, JournalPosition, MAX_RECORD};
 
@@ -32,6 +32,9 @@ pub(crate) struct Recorder {
     unwritten: AtomicU8,
     /// Held while records are written, so that they are in the order in which they were noted.
     writer: Mutex<Writer>,
+    /// The position up to which records are written, and that up to which they are on stable storage.
+    written: AtomicU64,
+    stable: AtomicU64,
     /// The last change could not be written, and that was logged.
     has_failed: AtomicBool,
 }
@@ -76,8 +79,8 @@ impl Recorder {
         let noted = Mutex::new(Rank::Noted, NotedRecords { ledger, unwritten: Vec::new() });
         let unwritten = AtomicU8::new(NOTHING);
         let writer = Mutex::new(Rank::RecordWriter, writer);
-        let recorder =
-            Recorder { journal, freeze, noted, unwritten, writer, has_failed: AtomicBool::new(false) };
+        let (written, stable, has_failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
+        let recorder = Recorder { journal, freeze, noted, unwritten, writer, written, stable, has_failed };
         for change in changes {
             recorder.note(change);
         }
@@ -153,6 +156,7 @@ impl Recorder {
             Ok(())
         });
         writer.lacks |= appended.is_err();
+        self.written.fetch_max(writer.at.0, Ordering::AcqRel);
         // Only now, so that a thread that noted one of these does not go on before it is written.
         let noted = self.noted.lock();
         if noted.unwritten.is_empty() {
@@ -253,7 +257,14 @@ impl Recorder {
     /// Returns when all records noted before are on stable storage. May block.
     pub fn commit(&self) -> Result<(), volume::Failure> {
         let position = self.write()?;
-        self.journal.commit(position)
+        self.journal.commit(position)?;
+        self.stable.fetch_max(position.0, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Whether another thread has written records and not had them stored yet.
+    pub fn is_unstable(&self) -> bool {
+        self.written.load(Ordering::Acquire) > self.stable.load(Ordering::Acquire)
     }
 
     /// Whether the journal is large enough to check how much of it is outdated.
