@@ -42,8 +42,10 @@ class Disk:
         wait_until(f"{machine.name}: the disk", mounts, FREE_WITHIN_S)
 
     def release(self, machine: Machine) -> None:
-        """Unmount it."""
-        machine.run("umount", machine.directory)
+        """Unmount it, once a killed program has let go of it."""
+        def unmounts() -> bool:
+            return subprocess.run(machine.inside(["umount", str(machine.directory)]), capture_output=True).returncode == 0
+        wait_until(f"{machine.name}: the disk is released", unmounts, FREE_WITHIN_S)
 
     def fence(self, machine: Machine) -> None:
         """Nothing is to be done: the machine is dead."""
