@@ -110,9 +110,9 @@ fn check(client: &RawClient, answers: &mut [u8], signs: bool) {
     }
 }
 
-/// Writes 1 MiB with each of many requests, one after the other. Each is sent with one call and arrives in many
-/// pieces. The server has the host acknowledge none of them at once (TCP_QUICKACK): only a client whose first
-/// piece is small waits for that.
+/// Writes 1 MiB with each of many requests, one after the other. Each is sent with one call and arrives in
+/// many pieces. The server has the host acknowledge none of them at once (TCP_QUICKACK): only a client whose
+/// first piece is small waits for that.
 fn write_without_acknowledging(server: &net::Handle<smb::service::SmbService>, address: SocketAddr) {
     let who = RawClientIdentity { user: "anna", password: "s3cret", guid: Guid([4; 16]), signs: false };
     let mut client = RawClient::log_on(address, &who, "files").expect("the client logs on");

@@ -2,10 +2,10 @@
 //! (`../../bench/nfs_rs.py`).
 //!
 //! `peer-nfs-load PORT EXPORT VERSION FILE WORKLOAD SECONDS DEPTH CONNECTIONS` prints one JSON object with
-//! `ops`, `bytes` and `seconds`. WORKLOAD is `randread` (4 KiB) or `read` (1,020 KiB), and FILE is the path of a
-//! file of 256 MiB in the export. The crate has one connection for each mount, so several connections are
-//! several mounts, between which the DEPTH requests are divided. It prints `ready` before the measured part
-//! and `over` after it.
+//! `ops`, `bytes` and `seconds`. WORKLOAD is `randread` (4 KiB) or `read` (1,020 KiB), and FILE is the path
+//! of a file of 256 MiB in the export. The crate has one connection for each mount, so several connections
+//! are several mounts, between which the DEPTH requests are divided. It prints `ready` before the measured
+//! part and `over` after it.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -43,14 +43,14 @@ impl Connection {
 }
 
 /// The requests of a load.
-struct Load {
+struct NfsWorkload {
     block: u32,
     is_random: bool,
     limit: Duration,
     depth: usize,
 }
 
-impl Load {
+impl NfsWorkload {
     fn offsets(&self) -> impl Iterator<Item = u64> {
         let (block, is_random) = (u64::from(self.block), self.is_random);
         let mut state = 0u64;
@@ -103,7 +103,7 @@ async fn run() -> Result<(), BoxError> {
         other => return Err(format!("unknown workload {other}").into()),
     };
     let limit = Duration::from_secs_f64(seconds.parse()?);
-    let load = Load { block, is_random, limit, depth: depth.parse()? };
+    let load = NfsWorkload { block, is_random, limit, depth: depth.parse()? };
     let mut connections = Vec::new();
     for _ in 0..count.parse()? {
         connections.push(Connection::new(&arguments).await?);
