@@ -1,7 +1,7 @@
 //! Listening sockets. They are bound before anything starts, so that an address in use is one clear error.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt};
 
@@ -45,8 +45,17 @@ impl Listeners {
     /// # Errors
     /// The first address that cannot be bound, and the reason. No address is bound then.
     pub fn bind(addresses: &[SocketAddr]) -> Result<Listeners, BindError> {
-        let sockets = addresses.iter().copied().map(open).collect::<Result<_, _>>()?;
-        Ok(Listeners { sockets })
+        Listeners::bind_moving(addresses, &[])
+    }
+
+    /// Like [`Listeners::bind`]. The host need not have those addresses that are among `moving`: it gets them
+    /// once it serves, and no client finds it without a listener then.
+    ///
+    /// # Errors
+    /// As of [`Listeners::bind`].
+    pub fn bind_moving(addresses: &[SocketAddr], moving: &[IpAddr]) -> Result<Listeners, BindError> {
+        let open = |address: &SocketAddr| open(*address, moving.contains(&address.ip()));
+        Ok(Listeners { sockets: addresses.iter().map(open).collect::<Result<_, _>>()? })
     }
 
     /// Binds `port` on every address of the host, IPv4 and IPv6 (if the host has it). Port 0 takes any free
@@ -58,8 +67,8 @@ impl Listeners {
         let mut attempts = if port == 0 { PORT_ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
-            let four = open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)))?;
-            match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, four.1.port()))) {
+            let four = open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), false)?;
+            match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, four.1.port())), false) {
                 Ok(six) => return Ok(Listeners { sockets: vec![four, six] }),
                 Err(error) if is_absent(&error.reason) => return Ok(Listeners { sockets: vec![four] }),
                 Err(_) if attempts > 0 => {}
@@ -89,7 +98,7 @@ fn is_absent(reason: &io::Error) -> bool {
         || reason.kind() == io::ErrorKind::AddrNotAvailable
 }
 
-fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
+fn open(address: SocketAddr, is_moving: bool) -> Result<(TcpListener, SocketAddr), BindError> {
     let attempt = || -> io::Result<(TcpListener, SocketAddr)> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -101,6 +110,11 @@ fn open(address: SocketAddr) -> Result<(TcpListener, SocketAddr), BindError> {
         sockopt::set_socket_reuseaddr(&socket, true)?;
         if address.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, true)?;
+        }
+        match address {
+            SocketAddr::V4(_) if is_moving => sockopt::set_ip_freebind(&socket, true)?,
+            SocketAddr::V6(_) if is_moving => sockopt::set_ipv6_freebind(&socket, true)?,
+            _ => {}
         }
         bind(&socket, &address)?;
         listen(&socket, BACKLOG)?;
@@ -132,6 +146,8 @@ mod tests {
         let foreign = SocketAddr::from((Ipv4Addr::new(192, 0, 2, 1), 0));
         let error = Listeners::bind(&[foreign]).expect_err("not ours");
         assert!(error.to_string().contains("192.0.2.1:0"), "{error}");
+        let moving = Listeners::bind_moving(&[foreign], &[foreign.ip()]).expect("it may come");
+        assert_eq!(moving.local_addresses()[0].ip(), foreign.ip());
     }
 
     #[test]

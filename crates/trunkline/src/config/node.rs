@@ -2,7 +2,7 @@
 
 use net::floating_address::{FloatingAddress, FloatingAddressError};
 
-use super::setting::ConfigError;
+use super::setting::{ConfigError, Origin};
 use super::tables::Config;
 use super::values::Choice;
 
@@ -71,7 +71,17 @@ pub fn endpoint(text: &str) -> Result<String, String> {
 pub fn check(config: &Config) -> Result<(), ConfigError> {
     let node = &config.node;
     let refused = |location: String, text: &str| Err(ConfigError(format!("{location}: {text}")));
-    let Some(tenure) = &node.tenure else { return Ok(()) };
+    let Some(tenure) = &node.tenure else {
+        return match (&node.addresses, node.etcd.value.is_empty()) {
+            (addresses, true) if addresses.value.is_empty() => Ok(()),
+            (addresses, _) => refused(config.location(&addresses.origin), "[node] needs the key `tenure`"),
+        };
+    };
+    if tenure.value == TenureKind::Etcd && node.fence.origin == Origin::Default {
+        let text = "`tenure = \"etcd\"` needs the key `fence`: \"cephfs\", \"command\", or \"none\" if the \
+                    storage itself keeps a former owner out";
+        return refused(config.location(&tenure.origin), text);
+    }
     if tenure.value == TenureKind::Etcd && node.etcd.value.is_empty() {
         return refused(config.location(&tenure.origin), "`tenure = \"etcd\"` needs the key `etcd`");
     }

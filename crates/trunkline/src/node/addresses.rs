@@ -6,7 +6,6 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -25,18 +24,19 @@ type Probed = Result<Option<(FloatingAddress, HardwareAddress)>, FloatingAddress
 #[derive(Debug)]
 pub struct NodeAddresses {
     addresses: Vec<FloatingAddress>,
-    /// The time for which the host keeps them unless it is prolonged. None keeps them until they are taken
-    /// away.
-    lifetime: Option<Duration>,
+    /// The time for which the host keeps them unless it is prolonged.
+    lifetime: Duration,
     /// The look at the network that runs while the server starts.
     probe: Mutex<Option<JoinHandle<Probed>>>,
-    are_up: AtomicBool,
+    /// Whether this host has them. Held while they are changed, so that none is prolonged after it was taken
+    /// away.
+    are_up: Mutex<bool>,
 }
 
 impl NodeAddresses {
-    /// The addresses, for terms of this length; without an end if there is none.
-    pub fn new(addresses: Vec<FloatingAddress>, lifetime: Option<Duration>) -> NodeAddresses {
-        NodeAddresses { addresses, lifetime, probe: Mutex::default(), are_up: AtomicBool::new(false) }
+    /// The addresses. The host drops them after `lifetime` unless it is prolonged.
+    pub fn new(addresses: Vec<FloatingAddress>, lifetime: Duration) -> NodeAddresses {
+        NodeAddresses { addresses, lifetime, probe: Mutex::default(), are_up: Mutex::new(false) }
     }
 
     /// The addresses without their prefixes.
@@ -59,12 +59,14 @@ impl NodeAddresses {
     pub fn bring_up(&self, state: &Path) -> anyhow::Result<()> {
         let connections = self.connections_before(state);
         self.wait_until_free()?;
+        let mut are_up = self.are_up.lock();
         for address in &self.addresses {
             address.add()?;
-            self.lifetime.map(|lifetime| address.keep_for(lifetime)).transpose()?;
+            address.keep_for(self.lifetime)?;
             address.announce()?;
         }
-        self.are_up.store(true, Ordering::Release);
+        *are_up = true;
+        drop(are_up);
         if connections.is_empty() {
             return Ok(());
         }
@@ -106,9 +108,9 @@ impl NodeAddresses {
 
     /// Prolongs the time for which the host keeps the addresses.
     pub fn extend(&self) {
-        let Some(lifetime) = self.lifetime.filter(|_| self.are_up.load(Ordering::Acquire)) else { return };
-        for address in &self.addresses {
-            if let Err(error) = address.keep_for(lifetime) {
+        let are_up = self.are_up.lock();
+        for address in self.addresses.iter().filter(|_| *are_up) {
+            if let Err(error) = address.keep_for(self.lifetime) {
                 tracing::error!(%address, %error, "the address cannot be prolonged");
             }
         }
@@ -116,7 +118,8 @@ impl NodeAddresses {
 
     /// Takes all addresses from this host.
     pub fn take_down(&self) {
-        self.are_up.store(false, Ordering::Release);
+        let mut are_up = self.are_up.lock();
+        *are_up = false;
         for address in &self.addresses {
             if let Err(error) = address.remove() {
                 tracing::error!(%address, %error, "the address cannot be taken away");

@@ -3,9 +3,10 @@
 //! One thread waits for events and deadlines. Each action that may take time runs on a thread of its own and
 //! sends its outcome as an event, so a store or a disk that hangs never delays the end of a term.
 
-use std::collections::BTreeSet;
+use std::panic::{self, AssertUnwindSafe};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
@@ -16,8 +17,8 @@ use net::LiveConnections;
 use parking_lot::Mutex;
 use tenure::ownership::{EndReason, Hindrance, OwnershipStage as Stage};
 use tenure::{
-    Action, BootTime, Claim, Epoch, NodeOwner, Ownership, OwnershipEvent, ServingTerm, TenureRecord,
-    TenureStore, Times,
+    Action, BootTime, Claim, Epoch, NodeOwner, Ownership, OwnershipEvent, ServingTerm, StoreError,
+    TenureRecord, TenureStore, Times,
 };
 use tokio::sync::Notify;
 
@@ -26,7 +27,6 @@ use super::session::{NodeSession, whole_ms};
 use super::socket::NodeStatus;
 use super::{fence, socket, store};
 use crate::cli::ServeArgs;
-use crate::config::node::TenureKind;
 use crate::config::{Config, Node};
 use crate::serve::signals::Signals;
 use crate::serve::{self, notify};
@@ -43,6 +43,9 @@ struct NodeDriver {
     ownership: Ownership,
     sender: Sender<OwnershipEvent>,
     addresses: Arc<NodeAddresses>,
+    /// The directories of the shares and of the state.
+    dirs: Vec<PathBuf>,
+    failure: FailureMark,
     stop: Arc<Notify>,
     /// The options and signals of the server, until it is started.
     server: Option<(ServeArgs, Signals)>,
@@ -51,8 +54,10 @@ struct NodeDriver {
     /// The result of the server, once it has ended.
     result: Arc<Mutex<Option<anyhow::Error>>>,
     status: Arc<Mutex<NodeStatus>>,
-    /// The nodes of which an administrator has said that they are off.
-    acknowledged: Arc<Mutex<BTreeSet<String>>>,
+    /// The former owners of which an administrator has said that they are off.
+    acknowledged: Arc<Mutex<Vec<NodeOwner>>>,
+    /// Whether the server has opened its listeners to clients.
+    is_listening: Arc<AtomicBool>,
     /// The last reason that was logged for not serving.
     logged: Option<Hindrance>,
     /// The time at which the fence began.
@@ -65,20 +70,22 @@ struct NodeDriver {
 /// One line for the user.
 pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Result<()> {
     let settings = Arc::new(config.node.clone());
-    let shares = config.shares.values().map(|share| &share.path.value);
-    let dirs = shares.chain([&config.server.state_dir.value]).map(PathBuf::as_path);
+    let times = Times::of_term(Duration::from_secs(settings.term_s.value));
+    let _lock = store::NodeLock::take(&settings.run_dir.value, &settings.server.value)?;
+    let addresses = Arc::new(NodeAddresses::new(settings.addresses.value.clone(), times.term));
+    let failure = FailureMark::new(&settings);
+    failure.wait(times.pause);
+    let shares = config.shares.values().map(|share| share.path.value.clone());
+    let dirs: Vec<PathBuf> = shares.chain([config.server.state_dir.value.clone()]).collect();
+    // An owner that cannot even ask for the tenure has left its addresses here.
+    let clients = fence::storage_clients(&settings, &dirs).inspect_err(|_| addresses.take_down());
     let owner = NodeOwner {
         node: settings.name.value.clone(),
         boot_id: boot_id()?,
         epoch: Epoch(0),
-        storage_clients: fence::storage_clients(&settings, dirs)?,
+        storage_clients: clients.map_err(|why| serve::Failed(format!("{why:#}")))?,
     };
-    let times = Times::of_term(Duration::from_secs(settings.term_s.value));
-    let _lock = store::NodeLock::take(&settings.run_dir.value, &settings.server.value)?;
     let opened = store::open(config)?;
-    // A term of another program's may have no end.
-    let has_end = config.node.tenure.as_ref().is_some_and(|tenure| tenure.value == TenureKind::Etcd);
-    let lifetime = has_end.then_some(times.term);
     let (sender, events) = channel();
     let ownership = Ownership::new(owner.node.clone(), times, net::boot_time());
     let status: Arc<Mutex<NodeStatus>> = Arc::default();
@@ -91,7 +98,9 @@ pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Resul
     };
     socket::serve(&settings, shared)?;
     let mut driver = NodeDriver {
-        addresses: Arc::new(NodeAddresses::new(settings.addresses.value.clone(), lifetime)),
+        addresses,
+        dirs,
+        failure,
         settings,
         store: opened.store,
         owner,
@@ -104,6 +113,7 @@ pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Resul
         result: Arc::default(),
         status,
         acknowledged,
+        is_listening: Arc::default(),
         logged: None,
         fencing_since: None,
     };
@@ -114,6 +124,33 @@ pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Resul
     );
     notify::waiting("the tenure of the virtual server is asked for");
     driver.drive(&events)
+}
+
+/// A file on the node that says that its last attempt to serve has failed. The next process then leaves other
+/// nodes the time to try.
+struct FailureMark(PathBuf);
+
+impl FailureMark {
+    fn new(settings: &Node) -> FailureMark {
+        FailureMark(settings.run_dir.value.join(format!("node-{}.failed", settings.server.value)))
+    }
+
+    fn set(&self) {
+        if let Err(error) = std::fs::write(&self.0, "") {
+            tracing::debug!(%error, path = %self.0.display(), "the failure cannot be noted");
+        }
+    }
+
+    /// Waits if the last process has failed.
+    fn wait(&self, pause: Duration) {
+        if std::fs::remove_file(&self.0).is_ok() {
+            tracing::info!(
+                pause_s = pause.as_secs(),
+                "the last attempt to serve failed; other nodes may try first"
+            );
+            thread::sleep(pause);
+        }
+    }
 }
 
 /// The id of this host's boot.
@@ -127,7 +164,9 @@ impl NodeDriver {
     fn drive(&mut self, events: &Receiver<OwnershipEvent>) -> anyhow::Result<()> {
         loop {
             let now = net::boot_time();
-            let wait = self.ownership.deadline().map_or(LONG, |at| at.since(now));
+            // Without a term that is renewed, the addresses are prolonged by the time alone.
+            let tick = if self.has_endless_term() { self.times.renew } else { LONG };
+            let wait = self.ownership.deadline().map_or(LONG, |at| at.since(now)).min(tick);
             let event = match events.recv_timeout(wait) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) => OwnershipEvent::Woken,
@@ -135,6 +174,9 @@ impl NodeDriver {
             };
             if event == OwnershipEvent::Fenced(Ok(())) {
                 tracing::info!("the former owners are fenced");
+            }
+            if self.has_endless_term() {
+                self.addresses.extend();
             }
             let is_released = matches!(event, OwnershipEvent::Released(_));
             for action in self.ownership.handle(event, net::boot_time()) {
@@ -147,12 +189,11 @@ impl NodeDriver {
             }
             let stage = self.ownership.stage();
             let has_served = matches!(stage, Stage::Serving | Stage::Releasing);
-            if has_served && self.result.lock().is_some() {
+            if self.result.lock().is_some() && (has_served || self.is_listening.load(Ordering::Acquire)) {
+                // It may have accepted requests, so its tenure ends by the fence and not by a release.
                 return self.failed();
             }
             if stage == Stage::Waiting && is_released && self.server.is_none() {
-                // Other nodes may try meanwhile.
-                thread::sleep(self.times.pause);
                 return self.failed();
             }
             if let Some(hindrance) = self.ownership.take_hindrance() {
@@ -161,6 +202,11 @@ impl NodeDriver {
             let server = &self.settings.server.value;
             self.status.lock().note(&self.ownership, server, &self.logged, self.term.as_deref());
         }
+    }
+
+    /// Whether this node owns the virtual server for a term that has no end.
+    fn has_endless_term(&self) -> bool {
+        self.term.as_ref().is_some_and(|term| term.until() == BootTime::NEVER)
     }
 
     /// Runs `work` on a thread of its own, whose result is an event.
@@ -186,10 +232,18 @@ impl NodeDriver {
                 store.watch(within).ok().map(|()| OwnershipEvent::Woken)
             }),
             Action::Take { overrides_reservation } => {
-                let claim = Claim { owner: self.owner.clone(), term: self.times.term, overrides_reservation };
+                let (mut owner, term) = (self.owner.clone(), self.times.term);
+                let (settings, dirs) = (Arc::clone(&self.settings), self.dirs.clone());
                 self.spawn(move || {
+                    // A node waits for months, and its storage may be mounted anew meanwhile.
+                    let clients = fence::storage_clients(&settings, &dirs);
                     let asked = net::boot_time();
-                    Some(OwnershipEvent::Took { asked, outcome: store.take(&claim) })
+                    let outcome = clients.map_err(|why| StoreError::Refused(format!("{why:#}")));
+                    let outcome = outcome.and_then(|clients| {
+                        owner.storage_clients = clients;
+                        store.take(&Claim { owner, term, overrides_reservation })
+                    });
+                    Some(OwnershipEvent::Took { asked, outcome })
                 });
             }
             Action::Fence(former) => self.fence(former),
@@ -219,6 +273,7 @@ impl NodeDriver {
     /// Ends after a failure of the server.
     fn failed(&self) -> anyhow::Result<()> {
         self.addresses.take_down();
+        self.failure.set();
         let why =
             self.result.lock().take().map_or("the server has ended".to_owned(), |why| format!("{why:#}"));
         // A supervisor starts it again: the next attempt may succeed, here or on another node.
@@ -237,9 +292,13 @@ impl NodeDriver {
         self.fencing_since = Some(net::boot_time());
         let (settings, acknowledged) = (Arc::clone(&self.settings), Arc::clone(&self.acknowledged));
         self.spawn(move || {
-            let mut former = former;
-            former.retain(|owner| !acknowledged.lock().remove(&owner.node));
-            Some(OwnershipEvent::Fenced(fence::fence(&settings, &former)))
+            let is_off = acknowledged.lock().clone();
+            let to_fence: Vec<_> = former.into_iter().filter(|owner| !is_off.contains(owner)).collect();
+            let fenced = fence::fence(&settings, &to_fence);
+            if fenced.is_ok() {
+                acknowledged.lock().clear();
+            }
+            Some(OwnershipEvent::Fenced(fenced))
         });
     }
 
@@ -254,6 +313,7 @@ impl NodeDriver {
         let fence_ms = self.fencing_since.map_or(0, |since| whole_ms(started.since(since)));
         self.addresses.begin_probe();
         let session = NodeSession {
+            is_listening: Arc::clone(&self.is_listening),
             live: LiveConnections::new(self.addresses.ips()),
             recorder: Arc::default(),
             server: self.settings.server.value.clone(),
@@ -270,12 +330,18 @@ impl NodeDriver {
         };
         let result = Arc::clone(&self.result);
         self.spawn(move || {
-            let Err(error) = serve::run_as_node(&args, signals, &session) else {
+            let run = || serve::run_as_node(&args, signals, &session);
+            let ended = panic::catch_unwind(AssertUnwindSafe(run));
+            let Err(error) = ended.unwrap_or_else(|_| Err(anyhow::anyhow!("the server has panicked"))) else {
                 return Some(OwnershipEvent::Quiet);
             };
             let why = format!("{error:#}");
             *result.lock() = Some(error);
-            Some(OwnershipEvent::Started(Err(why)))
+            match session.is_listening.load(Ordering::Acquire) {
+                // The driver sees the result.
+                true => Some(OwnershipEvent::Woken),
+                false => Some(OwnershipEvent::Started(Err(why))),
+            }
         });
     }
 
@@ -295,6 +361,7 @@ impl NodeDriver {
         if matches!(hindrance, Hindrance::Owned(_)) {
             // An owner on this host that was killed has left them.
             self.addresses.take_down();
+            self.acknowledged.lock().clear();
         }
         self.logged = Some(hindrance);
     }

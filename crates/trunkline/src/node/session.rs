@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
@@ -34,6 +35,8 @@ pub struct NodeSession {
     pub live: Arc<LiveConnections>,
     /// Records these connections for the next owner.
     pub(super) recorder: Arc<Mutex<Option<ConnectionRecorder>>>,
+    /// Whether the server has opened its listeners to clients.
+    pub(super) is_listening: Arc<AtomicBool>,
     /// The connections of the server after it has stopped.
     pub parked: Arc<ParkedSockets>,
     pub(super) stop: Arc<Notify>,
@@ -64,7 +67,11 @@ impl NodeSession {
     pub fn begin_serving(&self, state: &StateDir, guid: &str) -> anyhow::Result<()> {
         let listening = net::boot_time();
         self.addresses.bring_up(state.path())?;
-        *self.recorder.lock() = Some(ConnectionRecorder::start(state.path(), Arc::clone(&self.live))?);
+        match ConnectionRecorder::start(state.path(), Arc::clone(&self.live)) {
+            Ok(recorder) => *self.recorder.lock() = Some(recorder),
+            // After a failure of this machine, clients take longer to connect again.
+            Err(error) => tracing::warn!(%error, "the connections cannot be recorded for the next owner"),
+        }
         let takeover = {
             let mut takeover = self.takeover.lock();
             takeover.start_ms = whole_ms(listening.since(self.started));
@@ -81,6 +88,11 @@ impl NodeSession {
         // The driver outlives the server.
         let _ = self.events.send(OwnershipEvent::Started(Ok(guid.to_owned())));
         Ok(())
+    }
+
+    /// Notes that the server accepts connections from now on.
+    pub fn begin_listening(&self) {
+        self.is_listening.store(true, Ordering::Release);
     }
 
     /// The addresses that move with the virtual server.
@@ -108,13 +120,13 @@ impl NodeSession {
 
     /// Reports that the server begins to stop, on whoever's request.
     pub fn begin_stop(&self) {
+        // The record keeps the connections of now for the next owner.
+        self.recorder.lock().take();
         let _ = self.events.send(OwnershipEvent::Leave { to: None });
     }
 
     /// Takes the addresses away before it closes the connections, so that their end reaches no client.
     pub fn fall_silent(&self) {
-        // The record keeps the connections for the next owner.
-        self.recorder.lock().take();
         self.term.end();
         self.addresses.take_down();
         self.parked.close();

@@ -2,7 +2,6 @@
 //!
 //! It lies in `run_dir` of `[node]`, on the node itself, so it answers also while the storage does not.
 
-use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -15,7 +14,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tenure::ownership::{Hindrance, OwnershipStage};
-use tenure::{Ownership, OwnershipEvent, ServingTerm, TenureRecord};
+use tenure::{NodeOwner, Ownership, OwnershipEvent, ServingTerm, TenureRecord};
 
 use super::store::ExternalStore;
 use crate::config::{Node, os_error};
@@ -24,6 +23,9 @@ use crate::config::{Node, os_error};
 const MAX_REQUEST: u64 = 4096;
 /// The time that a client has for its request, and the node for its response.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The pause after a request that failed.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A request to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +82,9 @@ pub struct NodeStatus {
     pub remaining_ms: Option<u64>,
     /// The reason why this node does not serve.
     pub hindrance: Option<String>,
+    /// The former owners whose fence has failed.
+    #[serde(default)]
+    pub unfenced: Vec<NodeOwner>,
 }
 
 impl NodeStatus {
@@ -96,6 +101,10 @@ impl NodeStatus {
             Some(Hindrance::Owned(record)) => Some(record),
             _ => None,
         };
+        self.unfenced = match hindrance {
+            Some(Hindrance::Fence { former, .. }) => former.clone(),
+            _ => Vec::new(),
+        };
         self.node = ownership.node().to_owned();
         self.stage = stage_name(stage).to_owned();
         self.record = ownership.record().or(owned).cloned();
@@ -103,7 +112,11 @@ impl NodeStatus {
             OwnershipStage::Serving => None,
             _ => hindrance.as_ref().map(|hindrance| shown(hindrance, server)),
         };
-        let until = term.map(ServingTerm::until).filter(|until| *until != tenure::BootTime::NEVER);
+        let has_tenure = ownership.record().is_some();
+        let until = term
+            .filter(|_| has_tenure)
+            .map(ServingTerm::until)
+            .filter(|until| *until != tenure::BootTime::NEVER);
         let remaining = until.map(|until| until.since(net::boot_time()).as_millis());
         self.remaining_ms = remaining.and_then(|ms| u64::try_from(ms).ok());
     }
@@ -138,8 +151,9 @@ pub fn shown(hindrance: &Hindrance, server: &str) -> String {
         Hindrance::Fence { former, why } => {
             let former = names(former);
             format!(
-                "{former} still owns the files of the virtual server {server}, and the fence failed: {why}; \
-                 make sure that this node is off, then run `trunkline node fenced NODE` (docs/two-nodes.md)"
+                "the files of the virtual server {server} may still be written by {former}, and the \
+                 fence failed: {why}; make sure that the former owner is off, then run \
+                 `trunkline node fenced NODE` with its name (docs/two-nodes.md)"
             )
         }
         Hindrance::Start(why) => format!("the server cannot be started: {why}"),
@@ -157,8 +171,8 @@ pub struct NodeParts {
     pub events: Sender<OwnershipEvent>,
     /// The present status.
     pub status: Arc<Mutex<NodeStatus>>,
-    /// The nodes of which an administrator has said that they are off.
-    pub acknowledged: Arc<Mutex<BTreeSet<String>>>,
+    /// The former owners of which an administrator has said that they are off.
+    pub acknowledged: Arc<Mutex<Vec<NodeOwner>>>,
     /// The store, if another program decides.
     pub external: Option<Arc<ExternalStore>>,
 }
@@ -175,9 +189,11 @@ pub fn serve(node: &Node, parts: NodeParts) -> anyhow::Result<()> {
     let listener = bound.map_err(|error| anyhow::anyhow!("{}: {}", path.display(), os_error(&error)))?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     thread::Builder::new().name("node socket".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            if let Err(error) = parts.handle(&stream) {
+        for stream in listener.incoming() {
+            if let Err(error) = stream.and_then(|stream| parts.handle(&stream)) {
                 tracing::debug!(%error, "a request to the node failed");
+                // The host may have no descriptor left.
+                thread::sleep(PAUSE);
             }
         }
     })?;
@@ -217,11 +233,14 @@ impl NodeParts {
                 self.external()?.withdraw();
                 self.leave(None);
             }
-            NodeRequest::Fenced { node } if node == status.node => {
-                return Err(format!("this is node {node} itself"));
-            }
             NodeRequest::Fenced { node } => {
-                self.acknowledged.lock().insert(node);
+                let former = status.unfenced.into_iter().filter(|owner| owner.node == node);
+                let former: Vec<_> = former.collect();
+                if former.is_empty() {
+                    return Err(format!("no fence of node {node} has failed here"));
+                }
+                tracing::warn!(node, "an administrator says that the former owner is off and needs no fence");
+                *self.acknowledged.lock() = former;
             }
         }
         Ok(NodeResponse::Done)

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
+use net::floating_address::FloatingAddress;
 use net::{BindError, Listeners};
 
 use crate::config::endpoints::{self, Endpoint, EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
@@ -58,9 +59,19 @@ pub fn bind(config: &Config) -> anyhow::Result<BoundListeners> {
     let listen = &config.server.listen;
     let setting = format!("`listen` ({})", config.location(&listen.origin));
     bind_at(
-        &ListenAddresses { listen: &listen.value, is_anywhere: listen.origin == Origin::Default, setting },
+        &ListenAddresses {
+            listen: &listen.value,
+            is_anywhere: listen.origin == Origin::Default,
+            moving: &moving(config),
+            setting,
+        },
         &port,
     )
+}
+
+/// The addresses that come with the virtual server of a node.
+fn moving(config: &Config) -> Vec<IpAddr> {
+    config.node.addresses.value.iter().map(FloatingAddress::ip).collect()
 }
 
 /// The listening sockets for administrators.
@@ -129,6 +140,7 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
     // Endpoints on all addresses of the host come first. Other endpoints on their port need no socket of
     // their own.
     wanted.sort_by_key(|endpoint| !endpoint.listen.iter().any(IpAddr::is_unspecified));
+    let moving = moving(config);
     let mut all: Option<NfsBound> = None;
     for endpoint in wanted {
         let Endpoint { owner, listen, is_anywhere, port: asked, max_connections } = endpoint;
@@ -137,6 +149,7 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
         let requested = ListenAddresses {
             listen: &listen,
             is_anywhere,
+            moving: &moving,
             setting: endpoints::listen_setting(config, &owner),
         };
         if let Some(addresses) = within(&taken, &requested, asked)? {
@@ -184,7 +197,7 @@ fn within(
         };
         let Some(any) = taken.iter().find(same) else { return Ok(None) };
         // An address that the host does not have would never receive a connection.
-        let own = Listeners::bind(&[SocketAddr::new(*address, 0)]);
+        let own = Listeners::bind_moving(&[SocketAddr::new(*address, 0)], requested.moving);
         own.map_err(|error| told(requested, &error, "`nfs_port`"))?;
         found.push(SocketAddr::new(*address, any.port()));
     }
@@ -196,6 +209,8 @@ struct ListenAddresses<'a> {
     listen: &'a [IpAddr],
     /// Whether these addresses are the default.
     is_anywhere: bool,
+    /// The addresses that the host gets once it serves (`addresses` in [node]).
+    moving: &'a [IpAddr],
     /// The setting that defines the addresses, for a message.
     setting: String,
 }
@@ -217,14 +232,14 @@ fn bind_at(requested: &ListenAddresses<'_>, port: &Port) -> anyhow::Result<Bound
 }
 
 fn bind_port(requested: &ListenAddresses<'_>, port: u16) -> Result<Listeners, BindError> {
-    let ListenAddresses { listen, is_anywhere, .. } = *requested;
+    let ListenAddresses { listen, is_anywhere, moving, .. } = *requested;
     // By default, a host without IPv6 is served over IPv4 only.
     if is_anywhere {
         return Listeners::bind_any(port);
     }
     let all = |port| {
         let addresses: Vec<_> = listen.iter().map(|address| SocketAddr::new(*address, port)).collect();
-        Listeners::bind(&addresses)
+        Listeners::bind_moving(&addresses, moving)
     };
     if port != 0 || listen.len() < 2 {
         return all(port);
@@ -232,7 +247,7 @@ fn bind_port(requested: &ListenAddresses<'_>, port: u16) -> Result<Listeners, Bi
     let mut attempts = PORT_ATTEMPTS;
     loop {
         attempts -= 1;
-        let first = Listeners::bind(&[SocketAddr::new(listen[0], 0)])?;
+        let first = Listeners::bind_moving(&[SocketAddr::new(listen[0], 0)], moving)?;
         let free = first.local_addresses().first().map_or(0, SocketAddr::port);
         drop(first);
         match all(free) {
@@ -325,6 +340,7 @@ mod tests {
             let requested = ListenAddresses {
                 listen: &listen,
                 is_anywhere: false,
+                moving: &[],
                 setting: "`nfs_listen` (t:6)".to_owned(),
             };
             within(&taken, &requested, asked)

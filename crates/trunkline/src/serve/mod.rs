@@ -22,7 +22,7 @@ pub use wiring::{DomainIds, domain_faults};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use admin::door::Door;
 use admin::listener::{self, is_reached_from_elsewhere};
@@ -34,7 +34,7 @@ use crate::config::{Config, Overrides, Sources, check, shadowed};
 use crate::discovery::{self, Announced};
 use crate::node::session::NodeSession;
 use crate::state::lock::LockUse;
-use crate::state::{ADMIN_TOKEN, StateDir, loss};
+use crate::state::{ADMIN_TOKEN, StateDir, StateError, loss};
 use crate::tokens::{FileToken, Tokens};
 use crate::{log, principals};
 use banner::Credentials;
@@ -45,6 +45,9 @@ use signals::{SignalRequest, Signals};
 
 /// The time between two writes of when tokens were last used.
 const TOKEN_USES: Duration = Duration::from_secs(600);
+/// The time to wait for a former owner's process to end, and between two looks at it.
+const FORMER_OWNER: Duration = Duration::from_secs(5);
+const LOCK_LOOKS: Duration = Duration::from_millis(20);
 /// The time between two looks at the keytab.
 const KEYTAB_LOOKS: Duration = Duration::from_secs(2);
 
@@ -155,7 +158,10 @@ impl Setup {
         }
         let dir = Config::state_dir(&overrides)?;
         // It comes first: `changes.toml` may be that of an interrupted restore or of an earlier version.
-        let existing = StateDir::open_existing_for(&dir, LockUse::Server)?;
+        let existing = match is_node {
+            true => after_former_owner(&dir)?,
+            false => StateDir::open_existing_for(&dir, LockUse::Server)?,
+        };
         let sources = Sources::read(&overrides)?;
         let config = Config::of(&overrides, &sources)?;
         let stored: BTreeSet<String> = match &existing {
@@ -181,6 +187,17 @@ impl Setup {
             Credentials::kept(&state)
         };
         Ok(Setup { overrides, config, sources, bound, nfs, admin, state, first_user })
+    }
+}
+
+/// Opens the state directory of a node. A former owner on another node may not have ended yet.
+fn after_former_owner(dir: &Path) -> Result<Option<StateDir>, StateError> {
+    let until = Instant::now() + FORMER_OWNER;
+    loop {
+        match StateDir::open_existing_for(dir, LockUse::Server) {
+            Err(StateError::Locked(_)) if Instant::now() < until => std::thread::sleep(LOCK_LOOKS),
+            opened => return opened,
+        }
     }
 }
 

@@ -48,7 +48,9 @@ pub fn client_of(dir: &Path, sockets: &Path) -> anyhow::Result<String> {
     // Sockets of clients that have ended, and of Ceph's daemons, have no such status.
     let clients = clients.filter_map(|path| status(&path).ok());
     let mounts = clients.filter(|client| real.starts_with(&client.metadata.mount_point));
-    let Some(client) = mounts.max_by_key(|client| client.metadata.mount_point.as_os_str().len()) else {
+    // A mount that was made anew leaves the socket of the one before, which the blocklist has.
+    let rank = |client: &ClientStatus| (client.metadata.mount_point.as_os_str().len(), !client.blocklisted);
+    let Some(client) = mounts.max_by_key(rank) else {
         anyhow::bail!(
             "no client of ceph-fuse in {} mounts {}; set `admin_socket` in ceph.conf, or use \
              fence = \"command\"",

@@ -7,16 +7,20 @@
 mod cephfs;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tenure::NodeOwner;
 
 use crate::config::Node;
 use crate::config::node::Fence;
 
+/// The time for which a client of Ceph stays on the blocklist (s): a year.
+const BLOCKED_S: &str = "31536000";
 /// The pause between two looks at a running command.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -24,11 +28,11 @@ const PAUSE: Duration = Duration::from_millis(5);
 ///
 /// # Errors
 /// They are needed and cannot be learned.
-pub fn storage_clients<'a>(node: &Node, dirs: impl Iterator<Item = &'a Path>) -> anyhow::Result<Vec<String>> {
+pub fn storage_clients(node: &Node, dirs: &[PathBuf]) -> anyhow::Result<Vec<String>> {
     match node.fence.value {
         Fence::None | Fence::Command => Ok(Vec::new()),
         Fence::Cephfs => {
-            let clients = dirs.map(|dir| cephfs::client_of(dir, &node.ceph_sockets.value));
+            let clients = dirs.iter().map(|dir| cephfs::client_of(dir, &node.ceph_sockets.value));
             Ok(clients.collect::<anyhow::Result<BTreeSet<_>>>()?.into_iter().collect())
         }
     }
@@ -43,11 +47,7 @@ pub fn fence(node: &Node, former: &[NodeOwner]) -> Result<(), String> {
     match node.fence.value {
         Fence::None => Ok(()),
         Fence::Command => former.iter().try_for_each(|owner| run(&node.fence_command.value, owner, within)),
-        Fence::Cephfs => {
-            let clients: Vec<&str> =
-                former.iter().flat_map(|owner| &owner.storage_clients).map(String::as_str).collect();
-            block(&clients, within)
-        }
+        Fence::Cephfs => former.iter().try_for_each(|owner| block(owner, within)),
     }
 }
 
@@ -66,13 +66,20 @@ fn run(words: &[String], owner: &NodeOwner, within: Duration) -> Result<(), Stri
     finish(command, program, within)
 }
 
-/// Puts clients on Ceph's blocklist. The monitors have agreed on it when the command ends, and the metadata
-/// servers then end the sessions of these clients.
-fn block(clients: &[&str], within: Duration) -> Result<(), String> {
+/// Puts the clients of a former owner on Ceph's blocklist. The monitors have agreed on it when the command
+/// ends, and the metadata servers then end the sessions of these clients. Each mount has another address, so
+/// the entries may stay for long. A host that was suspended must find them on its return.
+fn block(owner: &NodeOwner, within: Duration) -> Result<(), String> {
+    if owner.storage_clients.is_empty() {
+        return Err(format!(
+            "node {} has recorded no client of Ceph; did it run with this `fence`?",
+            owner.node
+        ));
+    }
     let until = Instant::now() + within;
-    for client in clients {
+    for client in &owner.storage_clients {
         let mut command = Command::new("ceph");
-        command.args(["osd", "blocklist", "add", client]);
+        command.args(["osd", "blocklist", "add", client, BLOCKED_S]);
         finish(command, "ceph osd blocklist add", until.saturating_duration_since(Instant::now()))?;
     }
     Ok(())
@@ -81,7 +88,8 @@ fn block(clients: &[&str], within: Duration) -> Result<(), String> {
 /// Waits for a command's success.
 fn finish(mut command: Command, name: &str, within: Duration) -> Result<(), String> {
     // Its messages go to the log of this program.
-    let child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    // A group of its own, so that its children end with it.
+    let child = command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
     let mut child = child.map_err(|error| format!("`{name}` cannot be run: {error}"))?;
     let until = Instant::now() + within;
     loop {
@@ -100,8 +108,10 @@ fn finish(mut command: Command, name: &str, within: Duration) -> Result<(), Stri
 
 /// Ends a command that takes too long.
 fn end(child: &mut Child) {
-    // It may have ended by itself meanwhile.
-    let _ = child.kill();
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // It may have ended by itself meanwhile.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
     let _ = child.wait();
 }
 
@@ -122,6 +132,12 @@ mod tests {
 
     fn shell(script: &str) -> Result<(), String> {
         run(&["sh".to_owned(), "-c".to_owned(), script.to_owned()], &owner(), Duration::from_millis(300))
+    }
+
+    #[test]
+    fn an_owner_without_clients_on_record_is_not_taken_for_fenced() {
+        let unknown = NodeOwner { storage_clients: Vec::new(), ..owner() };
+        assert!(block(&unknown, Duration::from_secs(1)).unwrap_err().contains("no client of Ceph"));
     }
 
     #[test]

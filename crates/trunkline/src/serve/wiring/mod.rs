@@ -192,6 +192,7 @@ pub fn start(
     }
     assembled.apply(plan).map_err(anyhow::Error::msg)?;
     let config = transport_config(plan, &assembled.backlog, session)?;
+    session.inspect(|session| session.begin_listening());
     if let Some(listeners) = nfs_listeners {
         let handle = net::serve(listeners, Arc::new(nfs.service()), config.clone())?;
         *held(&assembled.nfs_transport) = Some(handle);

@@ -38,7 +38,8 @@ fn lock_within(share: &str, path: &Path, patience: Duration) -> Result<Option<Ar
             Err(Errno::WOULDBLOCK) if Instant::now() < until => thread::sleep(PAUSE),
             Err(Errno::WOULDBLOCK) => {
                 return Err(format!(
-                    "share `{share}`: another virtual server serves {}; give each its own directory",
+                    "share `{share}`: another server has locked {}; if it is another virtual server, \
+                     give each its own directory; if it is the former owner, it has not ended yet",
                     path.display()
                 ));
             }
@@ -64,7 +65,7 @@ mod tests {
         let first = lock_within("docs", dir.path(), Duration::ZERO).unwrap();
         assert!(first.is_some());
         let refused = lock_within("docs", dir.path(), Duration::ZERO).unwrap_err();
-        assert!(refused.contains("another virtual server serves"), "{refused}");
+        assert!(refused.contains("another server has locked"), "{refused}");
         drop(first);
         assert!(lock_within("docs", dir.path(), Duration::ZERO).unwrap().is_some());
     }
