@@ -28,9 +28,8 @@ def prepare(server: servers.Server) -> None:
         file.chmod(0o666)
 
 
-def _load(case: Case, server: servers.Server, connections: int, seconds: float) -> Sample:
-    command = [*peers.rust_peer("peer-nfs-load", "rust-nfs", "release"), str(server.port), SHARE, VERSION, f"/{DIRECTORY}/{PEER_FILE}",
-               case.workload, str(seconds), str(case.depth), str(connections)]
+def _load(program: list[str], case: Case, server: servers.Server, connections: int, seconds: float) -> Sample:
+    command = [*program, str(server.port), SHARE, VERSION, f"/{DIRECTORY}/{PEER_FILE}", case.workload, str(seconds), str(case.depth), str(connections)]
     ops, moved, took, spent = loads.load(command, server)
     # The program does not count what its connections carry with headers.
     return Sample(ops / took, moved / took, spent * 1e6 / ops, carried=0)
@@ -38,6 +37,7 @@ def _load(case: Case, server: servers.Server, connections: int, seconds: float) 
 
 def measure(case: Case, running: list[servers.Server], options: argparse.Namespace) -> Measured:
     """Measure one case on every server in turn, `rounds` times. Returns kind -> connections -> list of samples."""
+    program = peers.rust_peer("peer-nfs-load", "rust-nfs", "release")
     samples: Measured = {server.kind: {connections: [] for connections in CONNECTIONS} for server in running}
     for server in running:
         prepare(server)
@@ -45,5 +45,5 @@ def measure(case: Case, running: list[servers.Server], options: argparse.Namespa
         # The first server of one round is the last of the next.
         for server in running if number % 2 == 0 else reversed(running):
             for connections in CONNECTIONS:
-                samples[server.kind][connections].append(_load(case, server, connections, options.seconds))
+                samples[server.kind][connections].append(_load(program, case, server, connections, options.seconds))
     return samples
