@@ -56,18 +56,13 @@ pub struct TenureRecord {
 }
 
 impl TenureRecord {
-    /// The record after `node` has taken the tenure: the epoch is counted up, and the former owner
-    /// joins those
-    /// that must be fenced. An owner on the same boot needs no fence, since the host's lock has shown
-    /// that its
-    /// process is gone.
+    /// The record after `owner` has taken the tenure: the epoch is counted up, and the former owner joins
+    /// those that nobody has fenced.
     #[must_use]
     pub fn taken_by(mut self, mut owner: NodeOwner) -> TenureRecord {
         self.epoch = Epoch(self.epoch.0 + 1);
         owner.epoch = self.epoch;
-        self.unfenced.extend(self.owner.take());
-        let all = std::mem::take(&mut self.unfenced);
-        for former in all.into_iter().filter(|former| !former.shares_boot_with(&owner)) {
+        if let Some(former) = self.owner.take() {
             let is_same = |other: &NodeOwner| {
                 former.shares_boot_with(other) && former.storage_clients == other.storage_clients
             };
@@ -80,11 +75,31 @@ impl TenureRecord {
         self
     }
 
-    /// The record after the present owner has fenced all that were to be fenced.
+    /// The owners that the present one must fence. One on the same boot needs no fence: the host's lock has
+    /// shown that its process is gone, and what it wrote is seen by who reads the journal on the same host.
+    #[must_use]
+    pub fn to_fence(&self) -> Vec<NodeOwner> {
+        self.unfenced.iter().filter(|former| !self.is_here(former)).cloned().collect()
+    }
+
+    /// The record after the present owner has fenced [`TenureRecord::to_fence`]. Those on its own boot stay
+    /// until it has read the journal. If it never does, the next owner must fence them.
     #[must_use]
     pub fn fenced(mut self) -> TenureRecord {
+        let unfenced = std::mem::take(&mut self.unfenced);
+        self.unfenced = unfenced.into_iter().filter(|former| self.is_here(former)).collect();
+        self
+    }
+
+    /// The record after the present owner has fenced the others and read the journal.
+    #[must_use]
+    pub fn started(mut self) -> TenureRecord {
         self.unfenced.clear();
         self
+    }
+
+    fn is_here(&self, former: &NodeOwner) -> bool {
+        self.owner.as_ref().is_some_and(|owner| owner.shares_boot_with(former))
     }
 
     /// The record after a clean release. The released owner has nothing left to write.
@@ -114,13 +129,20 @@ mod tests {
         let names: Vec<_> = third.unfenced.iter().map(|former| former.node.as_str()).collect();
         assert_eq!((third.epoch, names), (Epoch(3), vec!["a", "b"]));
         assert!(third.clone().fenced().unfenced.is_empty());
+        // It may end before it has fenced them.
+        assert_eq!(third.taken_by(owner("d", "4")).to_fence().len(), 3);
     }
 
     #[test]
     fn an_owner_on_the_same_boot_is_not_fenced_and_one_of_an_earlier_boot_is() {
         let first = TenureRecord::default().taken_by(owner("a", "1"));
-        assert!(first.clone().taken_by(owner("a", "1")).unfenced.is_empty());
-        assert_eq!(first.taken_by(owner("a", "2")).unfenced.len(), 1);
+        let again = first.clone().taken_by(owner("a", "1"));
+        assert!(again.to_fence().is_empty());
+        assert!(again.clone().started().unfenced.is_empty());
+        assert_eq!(first.taken_by(owner("a", "2")).to_fence().len(), 1);
+        // It could not read the journal, such as for lack of the storage: what was under way may arrive.
+        let next = again.fenced().released(None).taken_by(owner("b", "3"));
+        assert_eq!(next.to_fence().len(), 1);
     }
 
     #[test]

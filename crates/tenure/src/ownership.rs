@@ -8,6 +8,8 @@
 //!                             └─────────┴──────────┴─ the term is over ───────────► Ended
 //! ```
 //!
+//! After a fence or a start that failed, the node gives the tenure back and pauses (`GivingUp`).
+//!
 //! [`Ownership::handle`] takes an [`OwnershipEvent`] and returns the [`Action`]s to carry out.
 //! [`Ownership::deadline`] is
 //! the time of the next [`OwnershipEvent::Woken`]. Terms are renewed from the moment in which one was
@@ -91,15 +93,20 @@ pub enum OwnershipEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
     /// Wait until the tenure may be free, at most for this time, then report [`OwnershipEvent::Woken`].
+    /// A watch that returns at once does no harm: the pauses between attempts are kept by
+    /// [`Ownership::deadline`].
     Watch(Duration),
     /// Ask the store for the tenure.
     Take {
         /// Whether it is asked for though it is reserved for another node.
         overrides_reservation: bool,
     },
-    /// Fence these former owners. Nothing of the state directory may be read before.
+    /// Fence these former owners. Nothing of the state directory may be read before. One of them may be
+    /// an earlier boot of this very node. The caller looks at the clock right before it fences: an owner
+    /// whose term is over may fence the next one.
     Fence(Vec<NodeOwner>),
-    /// Open the state directory and serve, for a term that ends at `until`.
+    /// Open the state directory and serve, for a term that ends at `until`. A start that has failed has
+    /// left nothing that still writes, since its owner is not fenced.
     Start {
         /// The epoch of the term.
         epoch: Epoch,
@@ -157,30 +164,50 @@ pub enum Hindrance {
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tenure {
     record: TenureRecord,
+    /// The time at which the store was asked for the tenure. Earlier renewals belong to an earlier one.
+    asked: BootTime,
     /// The end of the term, less the margin.
     until: BootTime,
     /// The time of the next renewal. None while one is under way, or if the term has no end.
     renew_at: Option<BootTime>,
     /// The last failure of a renewal.
     last_error: Option<StoreError>,
+    /// Whether the store has an older record than this one.
+    owes_update: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Phase {
-    /// It waits until this time, or for the watch.
+    /// It waits until this time, or for the watch, but not less than until `not_before`.
     Waiting {
         until: BootTime,
+        not_before: BootTime,
     },
     Taking,
     Fencing(Tenure),
     Starting(Tenure),
     Serving(Tenure),
     /// It sends nothing more.
-    Quieting(Tenure, Option<String>),
-    Releasing(Tenure),
-    /// It gives back a tenure under which it has served nothing, and goes on waiting.
-    GivingUp,
+    Quieting(Tenure, LeaveRequest),
+    Releasing {
+        tenure: Tenure,
+        to: LeaveRequest,
+        /// The time of the next attempt. None while one is under way.
+        retry_at: Option<BootTime>,
+    },
+    /// It gives back a tenure under which it has served nothing, and goes on waiting. The tenure has ended
+    /// at this time in any case.
+    GivingUp {
+        until: BootTime,
+    },
     Ended,
+}
+
+/// The wish of an administrator that the virtual server leaves this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct LeaveRequest {
+    /// The name of the next node.
+    to: Option<String>,
 }
 
 /// The present activity of a node, for status.
@@ -206,27 +233,32 @@ pub struct Ownership {
     node: String,
     times: Times,
     phase: Phase,
-    /// The time at which this node first found the tenure free and reserved for another node.
-    reserved_since: Option<BootTime>,
+    /// The epoch that left a reservation for another node, and the time at which this node found it first.
+    reserved_since: Option<(Epoch, BootTime)>,
+    /// A wish to leave that came when the tenure was taken, but nothing was served yet.
+    leaving: Option<LeaveRequest>,
     hindrance: Option<Hindrance>,
+    /// The last hindrance that was told.
+    told: Option<Hindrance>,
 }
 
 impl Ownership {
     /// A node that waits. Its first deadline is now.
     #[must_use]
     pub fn new(node: String, times: Times, now: BootTime) -> Ownership {
-        Ownership { node, times, phase: Phase::Waiting { until: now }, reserved_since: None, hindrance: None }
+        let phase = Phase::Waiting { until: now, not_before: now };
+        Ownership { node, times, phase, reserved_since: None, leaving: None, hindrance: None, told: None }
     }
 
     /// The present activity of the node.
     #[must_use]
     pub fn stage(&self) -> OwnershipStage {
         match &self.phase {
-            Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp => OwnershipStage::Waiting,
+            Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp { .. } => OwnershipStage::Waiting,
             Phase::Fencing(_) => OwnershipStage::Fencing,
             Phase::Starting(_) => OwnershipStage::Starting,
             Phase::Serving(_) => OwnershipStage::Serving,
-            Phase::Quieting(..) | Phase::Releasing(_) => OwnershipStage::Releasing,
+            Phase::Quieting(..) | Phase::Releasing { .. } => OwnershipStage::Releasing,
             Phase::Ended => OwnershipStage::Ended,
         }
     }
@@ -237,17 +269,34 @@ impl Ownership {
         self.tenure().map(|tenure| &tenure.record)
     }
 
+    /// The end of the term of this node, less the margin. Its caller compares it with the clock right before
+    /// it carries out [`Action::Fence`] or [`Action::Start`].
+    #[must_use]
+    pub fn until(&self) -> Option<BootTime> {
+        self.tenure().map(|tenure| tenure.until)
+    }
+
     /// The reason why this node does not serve, once for each new reason.
     pub fn take_hindrance(&mut self) -> Option<Hindrance> {
         self.hindrance.take()
+    }
+
+    fn hinder(&mut self, hindrance: Hindrance) {
+        if self.told.as_ref() != Some(&hindrance) {
+            self.told = Some(hindrance.clone());
+            self.hindrance = Some(hindrance);
+        }
     }
 
     /// The time at which [`OwnershipEvent::Woken`] is due.
     #[must_use]
     pub fn deadline(&self) -> Option<BootTime> {
         match &self.phase {
-            Phase::Waiting { until } => Some(*until),
-            _ => self.tenure().map(|tenure| tenure.renew_at.map_or(tenure.until, |at| at.min(tenure.until))),
+            Phase::Waiting { until, .. } | Phase::GivingUp { until } => Some(*until),
+            Phase::Releasing { tenure, retry_at, .. } => {
+                Some(retry_at.unwrap_or(tenure.until).min(tenure.until))
+            }
+            _ => self.tenure().map(|tenure| tenure.renew_at.unwrap_or(tenure.until).min(tenure.until)),
         }
         .filter(|at| *at != BootTime::NEVER)
     }
@@ -260,8 +309,9 @@ impl Ownership {
                 || "this process or its host stood still for too long".to_owned(),
                 ToString::to_string,
             );
-            self.phase = Phase::Ended;
-            return vec![Action::End(EndReason::TermOver(why))];
+            let is_released = matches!(&self.phase, Phase::Releasing { .. })
+                && matches!(&event, OwnershipEvent::Released(Ok(())));
+            return self.end(if is_released { EndReason::Released } else { EndReason::TermOver(why) });
         }
         match event {
             OwnershipEvent::Woken => self.woken(now),
@@ -270,7 +320,7 @@ impl Ownership {
             OwnershipEvent::Started(outcome) => self.started(outcome),
             OwnershipEvent::Renewed { asked, outcome } => self.renewed(asked, outcome, now),
             OwnershipEvent::Updated(outcome) => self.updated(outcome),
-            OwnershipEvent::Leave { to } => self.leave(to),
+            OwnershipEvent::Leave { to } => self.leave(LeaveRequest { to }),
             OwnershipEvent::Quiet => self.quiet(),
             OwnershipEvent::Released(outcome) => self.released(outcome, now),
         }
@@ -282,8 +332,8 @@ impl Ownership {
             | Phase::Starting(tenure)
             | Phase::Serving(tenure)
             | Phase::Quieting(tenure, _)
-            | Phase::Releasing(tenure) => Some(tenure),
-            Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp | Phase::Ended => None,
+            | Phase::Releasing { tenure, .. } => Some(tenure),
+            Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp { .. } | Phase::Ended => None,
         }
     }
 
@@ -293,8 +343,8 @@ impl Ownership {
             | Phase::Starting(tenure)
             | Phase::Serving(tenure)
             | Phase::Quieting(tenure, _)
-            | Phase::Releasing(tenure) => Some(tenure),
-            Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp | Phase::Ended => None,
+            | Phase::Releasing { tenure, .. } => Some(tenure),
+            Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp { .. } | Phase::Ended => None,
         }
     }
 
@@ -303,25 +353,57 @@ impl Ownership {
         term.map_or(BootTime::NEVER, |term| asked.plus(term.saturating_sub(self.times.margin)))
     }
 
-    fn wait(&mut self, pause: Duration, now: BootTime) -> Vec<Action> {
-        self.phase = Phase::Waiting { until: now.plus(pause) };
-        vec![Action::Watch(pause)]
+    fn end(&mut self, reason: EndReason) -> Vec<Action> {
+        self.phase = Phase::Ended;
+        vec![Action::End(reason)]
+    }
+
+    /// Waits for the watch, for a term at most.
+    fn watch(&mut self, now: BootTime) -> Vec<Action> {
+        let Times { term, retry, .. } = self.times;
+        self.phase = Phase::Waiting { until: now.plus(term), not_before: now.plus(retry) };
+        vec![Action::Watch(term)]
+    }
+
+    /// Waits for this time, whether the tenure is free or not.
+    fn pause(&mut self, pause: Duration, now: BootTime) -> Vec<Action> {
+        let until = now.plus(pause);
+        self.phase = Phase::Waiting { until, not_before: until };
+        Vec::new()
     }
 
     fn woken(&mut self, now: BootTime) -> Vec<Action> {
-        if matches!(self.phase, Phase::Waiting { .. }) {
-            self.phase = Phase::Taking;
-            let term = self.times.term;
-            let overrides_reservation = self.reserved_since.is_some_and(|since| now.since(since) >= term);
-            return vec![Action::Take { overrides_reservation }];
-        }
-        let Some(tenure) = self.tenure_mut() else { return Vec::new() };
-        match tenure.renew_at {
-            Some(at) if at <= now => {
-                tenure.renew_at = None;
-                vec![Action::Renew(tenure.record.epoch)]
+        let Times { term, pause, .. } = self.times;
+        match &mut self.phase {
+            Phase::Waiting { until, not_before } if now < *not_before => {
+                // The watch has returned. The deadline brings the attempt.
+                *until = *not_before;
+                Vec::new()
             }
-            _ => Vec::new(),
+            Phase::Waiting { .. } => {
+                self.phase = Phase::Taking;
+                let is_over = |(_, since): (Epoch, BootTime)| now.since(since) >= term;
+                vec![Action::Take { overrides_reservation: self.reserved_since.is_some_and(is_over) }]
+            }
+            Phase::GivingUp { until } if now >= *until => self.gave_up(pause, now),
+            Phase::Releasing { tenure, to, retry_at } => match *retry_at {
+                Some(at) if at <= now => {
+                    *retry_at = None;
+                    vec![Action::Release(tenure.record.clone().released(to.to.clone()))]
+                }
+                _ => Vec::new(),
+            },
+            Phase::Fencing(tenure)
+            | Phase::Starting(tenure)
+            | Phase::Serving(tenure)
+            | Phase::Quieting(tenure, _) => match tenure.renew_at {
+                Some(at) if at <= now => {
+                    tenure.renew_at = None;
+                    vec![Action::Renew(tenure.record.epoch)]
+                }
+                _ => Vec::new(),
+            },
+            Phase::Taking | Phase::GivingUp { .. } | Phase::Ended => Vec::new(),
         }
     }
 
@@ -336,27 +418,47 @@ impl Ownership {
         }
         let Taken { record, term } = match outcome {
             Ok(TakeOutcome::Taken(taken)) => taken,
-            Ok(TakeOutcome::Owned(record)) => {
-                let is_reserved = record.owner.is_none() && record.reserved_for.is_some();
-                self.reserved_since = is_reserved.then(|| self.reserved_since.unwrap_or(now));
-                self.hindrance = Some(Hindrance::Owned(record));
-                return self.wait(self.times.term, now);
-            }
-            Err(error) => {
-                self.hindrance = Some(Hindrance::Store(error));
-                return self.wait(self.times.retry, now);
-            }
+            Ok(TakeOutcome::Owned(record)) => return self.not_taken(Ok(record), now),
+            Err(error) => return self.not_taken(Err(error), now),
         };
         self.reserved_since = None;
         let until = self.end_of(asked, term);
+        if now >= until {
+            // Another node may own it by now, so nobody is fenced and nothing is read.
+            let late = StoreError::Unreachable("its reply came after the end of the term".to_owned());
+            return self.not_taken(Err(late), now);
+        }
         let renew_at = term.map(|_| asked.plus(self.times.renew));
-        let former = record.unfenced.clone();
-        let tenure = Tenure { record, until, renew_at, last_error: None };
+        let former = record.to_fence();
+        let tenure = Tenure { record, asked, until, renew_at, last_error: None, owes_update: false };
+        if let Some(to) = self.leaving.take() {
+            return self.release(tenure, to);
+        }
         if former.is_empty() {
             return self.start(tenure);
         }
         self.phase = Phase::Fencing(tenure);
         vec![Action::Fence(former)]
+    }
+
+    /// Waits for the next attempt, or ends if this node is to leave.
+    fn not_taken(&mut self, found: Result<TenureRecord, StoreError>, now: BootTime) -> Vec<Action> {
+        if self.leaving.is_some() {
+            return self.end(EndReason::Released);
+        }
+        match found {
+            Ok(record) => {
+                let is_reserved = record.owner.is_none() && record.reserved_for.is_some();
+                let before = self.reserved_since.filter(|(epoch, _)| *epoch == record.epoch);
+                self.reserved_since = is_reserved.then(|| before.unwrap_or((record.epoch, now)));
+                self.hinder(Hindrance::Owned(record));
+                self.watch(now)
+            }
+            Err(error) => {
+                self.hinder(Hindrance::Store(error));
+                self.pause(self.times.retry, now)
+            }
+        }
     }
 
     fn start(&mut self, tenure: Tenure) -> Vec<Action> {
@@ -371,15 +473,18 @@ impl Ownership {
         let mut tenure = tenure.clone();
         match outcome {
             Ok(()) => {
+                // The store hears of it when the server has started. So a tenure has one update at most,
+                // and one that arrives late changes nothing.
                 tenure.record = tenure.record.fenced();
-                let update = Action::Update(tenure.record.clone());
-                let mut actions = self.start(tenure);
-                actions.push(update);
-                actions
+                tenure.owes_update = true;
+                match self.leaving.take() {
+                    Some(to) => self.release(tenure, to),
+                    None => self.start(tenure),
+                }
             }
             Err(why) => {
-                let former = tenure.record.unfenced.clone();
-                self.hindrance = Some(Hindrance::Fence { former, why });
+                let former = tenure.record.to_fence();
+                self.hinder(Hindrance::Fence { former, why });
                 self.give_up(tenure)
             }
         }
@@ -388,25 +493,50 @@ impl Ownership {
     fn started(&mut self, outcome: Result<String, String>) -> Vec<Action> {
         let Phase::Starting(tenure) = &self.phase else { return Vec::new() };
         let mut tenure = tenure.clone();
-        match outcome {
-            Ok(guid) => {
-                let is_new = tenure.record.guid != guid;
-                tenure.record.guid = guid;
-                let update = is_new.then(|| Action::Update(tenure.record.clone()));
-                self.phase = Phase::Serving(tenure);
-                update.into_iter().collect()
-            }
+        let guid = match outcome {
+            Ok(guid) => guid,
             Err(why) => {
-                self.hindrance = Some(Hindrance::Start(why));
-                self.give_up(tenure)
+                self.hinder(Hindrance::Start(why));
+                return self.give_up(tenure);
             }
+        };
+        if tenure.record.guid.is_empty() {
+            tenure.owes_update |= !guid.is_empty();
+            tenure.record.guid = guid;
+        } else if tenure.record.guid != guid {
+            let why = format!("the state directory has the GUID {guid}, its record {}", tenure.record.guid);
+            return self.end(EndReason::NotOwner(why));
         }
+        tenure.owes_update |= !tenure.record.unfenced.is_empty();
+        tenure.record = tenure.record.started();
+        self.told = None;
+        let owes_update = std::mem::take(&mut tenure.owes_update);
+        let update = owes_update.then(|| Action::Update(tenure.record.clone()));
+        self.phase = Phase::Serving(tenure);
+        let leave = self.leaving.take().map_or_else(Vec::new, |to| self.leave(to));
+        update.into_iter().chain(leave).collect()
     }
 
     /// Gives back a tenure under which nothing was served. Owners that were not fenced stay on record.
     fn give_up(&mut self, tenure: Tenure) -> Vec<Action> {
-        self.phase = Phase::GivingUp;
+        if let Some(to) = self.leaving.take() {
+            return self.release(tenure, to);
+        }
+        self.phase = Phase::GivingUp { until: tenure.until };
         vec![Action::Release(tenure.record.released(None))]
+    }
+
+    fn gave_up(&mut self, pause: Duration, now: BootTime) -> Vec<Action> {
+        match self.leaving {
+            Some(_) => self.end(EndReason::Released),
+            None => self.pause(pause, now),
+        }
+    }
+
+    fn release(&mut self, tenure: Tenure, to: LeaveRequest) -> Vec<Action> {
+        let release = Action::Release(tenure.record.clone().released(to.to.clone()));
+        self.phase = Phase::Releasing { tenure, to, retry_at: None };
+        vec![release]
     }
 
     fn renewed(
@@ -417,19 +547,24 @@ impl Ownership {
     ) -> Vec<Action> {
         let times = self.times;
         let until = outcome.as_ref().ok().map(|term| self.end_of(asked, *term));
-        let Some(tenure) = self.tenure_mut() else { return Vec::new() };
+        let is_releasing = matches!(self.phase, Phase::Releasing { .. });
+        let is_serving = matches!(self.phase, Phase::Serving(_));
+        let Some(tenure) = self.tenure_mut().filter(|tenure| asked > tenure.asked) else {
+            return Vec::new();
+        };
         match outcome {
             Ok(term) => {
                 tenure.last_error = None;
                 tenure.renew_at = term.map(|_| asked.plus(times.renew).max(now));
                 // A delayed reply never shortens a term.
                 tenure.until = tenure.until.max(until.unwrap_or_default());
-                vec![Action::Extend(tenure.until)]
+                let owes_update = is_serving && std::mem::take(&mut tenure.owes_update);
+                let update = owes_update.then(|| Action::Update(tenure.record.clone()));
+                std::iter::once(Action::Extend(tenure.until)).chain(update).collect()
             }
-            Err(StoreError::NotOwner(why)) => {
-                self.phase = Phase::Ended;
-                vec![Action::End(EndReason::NotOwner(why))]
-            }
+            // The release was done before this renewal. Its own reply tells.
+            Err(StoreError::NotOwner(_)) if is_releasing => Vec::new(),
+            Err(StoreError::NotOwner(why)) => self.end(EndReason::NotOwner(why)),
             Err(error) => {
                 tenure.last_error = Some(error);
                 tenure.renew_at = Some(now.plus(times.retry));
@@ -439,48 +574,56 @@ impl Ownership {
     }
 
     fn updated(&mut self, outcome: Result<(), StoreError>) -> Vec<Action> {
-        match (self.tenure(), outcome) {
-            (Some(_), Err(StoreError::NotOwner(why))) => {
-                self.phase = Phase::Ended;
-                vec![Action::End(EndReason::NotOwner(why))]
+        match (&mut self.phase, outcome) {
+            (Phase::Serving(_) | Phase::Quieting(..), Err(StoreError::NotOwner(why))) => {
+                self.end(EndReason::NotOwner(why))
             }
-            // A record that could not be written names owners to fence that are fenced already.
-            // The next owner fences them again.
+            // The next owner would fence again, so it is written after the next renewal.
+            (Phase::Serving(tenure), Err(_)) => {
+                tenure.owes_update = true;
+                Vec::new()
+            }
             _ => Vec::new(),
         }
     }
 
-    fn leave(&mut self, to: Option<String>) -> Vec<Action> {
+    fn leave(&mut self, request: LeaveRequest) -> Vec<Action> {
+        if request.to.as_deref() == Some(self.node.as_str()) {
+            return Vec::new();
+        }
         match &self.phase {
             Phase::Serving(tenure) => {
-                self.phase = Phase::Quieting(tenure.clone(), to);
+                self.phase = Phase::Quieting(tenure.clone(), request);
                 vec![Action::Quiet]
             }
-            Phase::Waiting { .. } => {
-                self.phase = Phase::Ended;
-                vec![Action::End(EndReason::Released)]
+            Phase::Waiting { .. } => self.end(EndReason::Released),
+            Phase::Taking | Phase::Fencing(_) | Phase::Starting(_) | Phase::GivingUp { .. } => {
+                self.leaving.get_or_insert(request);
+                Vec::new()
             }
-            _ => Vec::new(),
+            Phase::Quieting(..) | Phase::Releasing { .. } | Phase::Ended => Vec::new(),
         }
     }
 
     fn quiet(&mut self) -> Vec<Action> {
         let Phase::Quieting(tenure, to) = &self.phase else { return Vec::new() };
-        let release = Action::Release(tenure.record.clone().released(to.clone()));
-        self.phase = Phase::Releasing(tenure.clone());
-        vec![release]
+        let (tenure, to) = (tenure.clone(), to.clone());
+        self.release(tenure, to)
     }
 
     fn released(&mut self, outcome: Result<(), StoreError>, now: BootTime) -> Vec<Action> {
-        match &self.phase {
-            Phase::GivingUp => self.wait(self.times.pause, now),
-            Phase::Releasing(_) => {
-                self.phase = Phase::Ended;
-                let reason = match outcome {
-                    Ok(()) => EndReason::Released,
-                    Err(error) => EndReason::TermOver(error.to_string()),
-                };
-                vec![Action::End(reason)]
+        let Times { retry, pause, .. } = self.times;
+        match (&mut self.phase, outcome) {
+            (Phase::GivingUp { .. }, _) => self.gave_up(pause, now),
+            // The term runs, so only an earlier attempt can have ended the tenure.
+            (Phase::Releasing { .. }, Ok(()) | Err(StoreError::NotOwner(_))) => self.end(EndReason::Released),
+            (Phase::Releasing { tenure, .. }, Err(error)) if tenure.until == BootTime::NEVER => {
+                self.end(EndReason::TermOver(error.to_string()))
+            }
+            (Phase::Releasing { tenure, retry_at, .. }, Err(error)) => {
+                tenure.last_error = Some(error);
+                *retry_at = Some(now.plus(retry));
+                Vec::new()
             }
             _ => Vec::new(),
         }

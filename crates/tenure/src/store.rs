@@ -5,6 +5,12 @@
 //! system, or somebody else who decides and tells (Pacemaker, keepalived, Kubernetes). All calls block,
 //! and
 //! each has a bound.
+//!
+//! A call that failed may still be carried out later. So each call after [`TenureStore::take`] names its
+//! epoch, and the store refuses it unless the node that calls owns the virtual server for this epoch at that
+//! moment. A release or an update of an earlier tenure then changes nothing. [`TenureStore::take`] compares the
+//! record that it replaces with the one that it has read: a late one that finds another epoch changes nothing
+//! either.
 
 use std::time::Duration;
 
@@ -13,7 +19,9 @@ use crate::{Epoch, NodeOwner, TenureRecord};
 /// The claim of a node to a virtual server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// The claiming node. The store sets its epoch.
+    /// The claiming node. The store sets its epoch. Its storage clients are those through which it will
+    /// write: a file system that is mounted anew after the claim needs another claim, or the next owner
+    /// fences the wrong clients.
     pub owner: NodeOwner,
     /// The length of the term that is asked for.
     pub term: Duration,
@@ -73,7 +81,8 @@ pub trait TenureStore: Send + Sync {
     ///
     /// # Errors
     /// [`StoreError`]; nothing is known about the tenure then, and a later call may find this node as
-    /// owner.
+    /// owner. A store may give the tenure to the same boot of the same node again, with a new epoch: the
+    /// node's own lock has shown that the process that had it is gone.
     fn take(&self, claim: &Claim) -> Result<TakeOutcome, StoreError>;
 
     /// Renews the term. Returns its length, counted from before the call.
@@ -85,7 +94,7 @@ pub trait TenureStore: Send + Sync {
     /// Replaces the record of the present owner, such as after a fence. The epoch stays.
     ///
     /// # Errors
-    /// [`StoreError::NotOwner`] if the tenure is lost.
+    /// [`StoreError::NotOwner`] if the tenure is lost or was given back, also if an earlier owner asks.
     fn update(&self, record: &TenureRecord) -> Result<(), StoreError>;
 
     /// Gives the tenure back, with the record that the next owner finds.

@@ -55,8 +55,8 @@ fn is_not_owner<T>(outcome: &Result<T, StoreError>) -> bool {
     matches!(outcome, Err(StoreError::NotOwner(_)))
 }
 
-fn unfenced(record: &TenureRecord) -> Vec<&str> {
-    record.unfenced.iter().map(|owner| owner.node.as_str()).collect()
+fn to_fence(record: &TenureRecord) -> Vec<String> {
+    record.to_fence().into_iter().map(|owner| owner.node).collect()
 }
 
 /// Runs the whole contract on a virtual server that has had no owner.
@@ -71,7 +71,7 @@ fn one_owner(backing: &dyn Backing) -> (Box<dyn TenureStore>, TenureRecord) {
     let (first, second) = (backing.store(), backing.store());
     assert_eq!(second.record(), Ok(None));
     let mut record = taken(&*first, &claim("a", "1"));
-    assert_eq!((record.epoch, unfenced(&record)), (Epoch(1), vec![]));
+    assert_eq!((record.epoch, to_fence(&record)), (Epoch(1), vec![]));
     assert_eq!(second.record(), Ok(Some((record.clone(), true))));
     assert_eq!(owned(&*second, &claim("b", "2")), record);
     // A later boot of the same node is another owner, whatever its name says.
@@ -103,7 +103,7 @@ fn another_owner_after_the_first_term(
         waits.join().unwrap().unwrap();
     });
     let next = taken(&*second, &claim("b", "2"));
-    assert_eq!((next.epoch, unfenced(&next)), (Epoch(2), vec!["a"]));
+    assert_eq!((next.epoch, to_fence(&next)), (Epoch(2), vec!["a".to_owned()]));
     assert_eq!((next.guid.as_str(), next.unfenced[0].epoch), (record.guid.as_str(), Epoch(1)));
     assert_eq!(next.unfenced[0].storage_clients, ["client of a"]);
     let fenced = next.fenced();
@@ -133,28 +133,28 @@ fn releases(
         assert!(began.elapsed() >= Duration::from_millis(190));
     }
     let next = taken(&*backing.store(), &claim("c", "4"));
-    assert_eq!((next.epoch, unfenced(&next), &next.reserved_for), (Epoch(3), vec![], &None));
+    assert_eq!((next.epoch, to_fence(&next), &next.reserved_for), (Epoch(3), vec![], &None));
 
     // That process is gone, and another one of its boot takes over.
     let third = backing.store();
     let fourth = taken(&*third, &claim("c", "4"));
-    assert_eq!((fourth.epoch, unfenced(&fourth)), (Epoch(4), vec![]));
-    third.release(&fourth.clone().released(Some("nobody".to_owned()))).unwrap();
+    assert_eq!((fourth.epoch, to_fence(&fourth)), (Epoch(4), vec![]));
+    third.release(&fourth.started().released(Some("nobody".to_owned()))).unwrap();
     let claim = Claim { overrides_reservation: true, ..claim("a", "3") };
     let fifth = taken(&*other, &claim);
-    assert_eq!((fifth.epoch, unfenced(&fifth)), (Epoch(5), vec![]));
+    assert_eq!((fifth.epoch, to_fence(&fifth)), (Epoch(5), vec![]));
     (other, fifth)
 }
 
 fn restart_in_place(backing: &dyn Backing, (owner, record): (Box<dyn TenureStore>, TenureRecord)) {
     // The tenure that this process has already is given again, under a new epoch.
     let again = taken(&*owner, &claim("a", "3"));
-    assert_eq!((again.epoch, unfenced(&again)), (Epoch(record.epoch.0 + 1), vec![]));
+    assert_eq!((again.epoch, to_fence(&again)), (Epoch(record.epoch.0 + 1), vec![]));
     assert!(is_not_owner(&owner.update(&record)));
     if backing.has_terms() {
         let restarted = backing.store();
         let next = taken(&*restarted, &claim("a", "3"));
-        assert_eq!((next.epoch, unfenced(&next)), (Epoch(again.epoch.0 + 1), vec![]));
+        assert_eq!((next.epoch, to_fence(&next)), (Epoch(again.epoch.0 + 1), vec![]));
         assert!(is_not_owner(&owner.renew(again.epoch)));
         assert!(is_not_owner(&owner.update(&again)));
         assert!(is_not_owner(&owner.release(&again.clone().released(None))));

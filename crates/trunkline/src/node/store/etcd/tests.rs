@@ -67,7 +67,7 @@ fn a_take_whose_reply_was_lost_may_be_made_again() {
         assert!(etcd.has_failed());
         assert!(matches!(store.renew(Epoch(1)), Err(StoreError::NotOwner(_))));
         let record = taken(store.take(&claim("a", "1")));
-        assert_eq!((record.epoch, record.unfenced.len()), (Epoch(2), 0));
+        assert_eq!((record.epoch, record.to_fence().len()), (Epoch(2), 0));
         assert_eq!(store.renew(Epoch(2)), Ok(Some(TERM)));
     }
 }
