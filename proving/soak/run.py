@@ -116,6 +116,13 @@ COUNTS = [
     Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not "
                              "answered: it can remove all it has left", 5_000,
           ["env", "SIMULATED_KILLS={seed}+{count}", *TESTS, "--test", "orphans"], 1800),
+    Count("tenures", 10_000, "simulated clusters of five nodes for ten minutes, with partitions, pauses, deaths and moves: each virtual server "
+                             "has one owner, and is served after the last fault", 1_000,
+          ["env", "SIMULATED_TENURES={seed}+{count}", *TESTS, "--test", "tenures", "five_nodes"], 3600),
+    Count("tenures-large", 10, "simulated clusters of 1,000 nodes with 16 virtual servers each for an hour: the same", 1,
+          ["env", "SIMULATED_TENURES={seed}+{count}", *TESTS, "--test", "tenures", "a_thousand_nodes"], 3600,
+          # `make test` has a small one among its Rust tests.
+          has_twentieth=False),
     Count("smbtorture", 3, "runs of all of smbtorture 4.17, the installed one, none of which ends otherwise than listed", 1,
           [sys.executable, str(PROVING / "smbtorture/run.py"), "--installed", "--count", "{out}"], 1800,
           # `make test` runs this year's.

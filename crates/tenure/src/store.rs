@@ -8,9 +8,9 @@
 //!
 //! A call that failed may still be carried out later. So each call after [`TenureStore::take`] names its
 //! epoch, and the store refuses it unless the node that calls owns the virtual server for this epoch at that
-//! moment. A release or an update of an earlier tenure then changes nothing. [`TenureStore::take`] compares the
-//! record that it replaces with the one that it has read: a late one that finds another epoch changes nothing
-//! either.
+//! moment. A release or an update of an earlier tenure then changes nothing. [`TenureStore::take`] compares
+//! the record that it replaces with the one that it has read: a late one that finds another epoch changes
+//! nothing either.
 
 use std::time::Duration;
 

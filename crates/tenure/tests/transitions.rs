@@ -430,8 +430,8 @@ fn may_follow(from: OwnershipStage, to: OwnershipStage) -> bool {
 }
 
 proptest! {
-    /// Whatever comes in whatever order: nothing is served that was not taken, fenced and started in this
-    /// order, no term is longer than the store's, and an end is final.
+    /// Events come in any order: nothing is served that was not taken, fenced and started in this order, no
+    /// term is longer than the store's, and an end is final.
     #[test]
     fn any_events_keep_the_order(steps in proptest::collection::vec((0..20_usize, 0..3000_u64), 1..60)) {
         let mut it = waiting();
