@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use net::floating_address::{FloatingAddress, FloatingAddressError, HardwareAddress, read_record, tickle};
 use parking_lot::Mutex;
+use tenure::ServingTerm;
 
 /// The time in which another host that has an address must reply.
 const PROBE: Duration = Duration::from_millis(200);
@@ -55,10 +56,15 @@ impl NodeAddresses {
     /// record of connections connect again. The server listens already.
     ///
     /// # Errors
-    /// Another host has an address, or this process may not administer the network.
-    pub fn bring_up(&self, state: &Path) -> anyhow::Result<()> {
+    /// Another host has an address, the term is over, or this process may not administer the network.
+    pub fn bring_up(&self, state: &Path, term: &ServingTerm) -> anyhow::Result<()> {
         let connections = self.connections_before(state);
         self.wait_until_free()?;
+        // A node that stood still in its start would take the addresses from the next owner.
+        anyhow::ensure!(
+            term.permits(net::boot_time),
+            "the term ended before the addresses were up; another node may serve by now"
+        );
         let mut are_up = self.are_up.lock();
         for address in &self.addresses {
             address.add()?;
@@ -136,4 +142,21 @@ fn probe(addresses: &[FloatingAddress]) -> Probed {
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::BootTime;
+
+    use super::*;
+
+    #[test]
+    fn a_node_whose_term_is_over_brings_no_address_up() {
+        let addresses = NodeAddresses::new(Vec::new(), Duration::from_secs(1));
+        let state = tempfile::tempdir().unwrap();
+        addresses.bring_up(state.path(), &ServingTerm::new(BootTime::NEVER)).unwrap();
+        let over = ServingTerm::new(net::boot_time());
+        let error = addresses.bring_up(state.path(), &over).unwrap_err();
+        assert!(error.to_string().contains("the term ended"), "{error}");
+    }
 }

@@ -66,7 +66,7 @@ impl NodeSession {
     /// An address cannot be used.
     pub fn begin_serving(&self, state: &StateDir, guid: &str) -> anyhow::Result<()> {
         let listening = net::boot_time();
-        self.addresses.bring_up(state.path())?;
+        self.addresses.bring_up(state.path(), &self.term)?;
         match ConnectionRecorder::start(state.path(), Arc::clone(&self.live)) {
             Ok(recorder) => *self.recorder.lock() = Some(recorder),
             // After a failure of this machine, clients take longer to connect again.
