@@ -209,7 +209,7 @@ struct ListenAddresses<'a> {
     listen: &'a [IpAddr],
     /// Whether these addresses are the default.
     is_anywhere: bool,
-    /// The addresses that the host gets once it serves (`addresses` in [node]).
+    /// The addresses that the host gets once it serves (`addresses` of the table `node`).
     moving: &'a [IpAddr],
     /// The setting that defines the addresses, for a message.
     setting: String,
