@@ -2,10 +2,11 @@
 //!
 //! [`FloatingAddress`] has an address and its prefix. A machine that takes the virtual server over calls
 //! [`is_taken`](FloatingAddress::is_taken), [`add`](FloatingAddress::add) and
-//! [`announce`](FloatingAddress::announce). Once it serves, it calls [`tickle`] with the connections that the
-//! last owner has recorded ([`read_record`]). Their clients then connect again at once, not after their
-//! retransmissions. A machine that gives the virtual server up calls [`remove`](FloatingAddress::remove)
-//! before it closes its connections. No client hears of that end, so each waits for the new owner.
+//! [`announce`](FloatingAddress::announce). Once it serves, it calls [`tickle`](tickle()) with the
+//! connections that the last owner has recorded ([`read_record`]). Their clients then connect again at once,
+//! not after their retransmissions. A machine that gives the virtual server up calls
+//! [`remove`](FloatingAddress::remove) before it closes its connections. No client hears of that end, so each
+//! waits for the new owner.
 //!
 //! - `frames` builds and parses the frames of ARP and neighbour discovery, and `segments` the packets of TCP.
 //!   `checksum` is common to both. They are pure functions.
