@@ -314,7 +314,7 @@ class Names:
         if is_late:
             self._worker.say(error=f"unlink {LATE_CLOSE}")
         if sorted(listed) != sorted(self.holds):
-            raise Failure(f"the directory lists {sorted(listed)}, and {sorted(self.holds)} must be there")
+            raise Failure(f"the directory lists {sorted(listed)}, and {sorted(self.holds)} must be there; {self._story()}")
         for name, wanted in self.holds.items():
             found, _ = self._worker.insist(f"read {name}", self._content, self.path(name))
             if found != wanted:

@@ -14,7 +14,7 @@ use wire::endpoint::{Conversation, Output, Service};
 use wire::limits::{MAX_BATCH_BYTES, MAX_BATCH_HELD};
 
 use crate::clock;
-use crate::delivery_order::{BatchScope, ReplyGate, WaitingSender};
+use crate::delivery_order::{BatchScope, LaterPosts, ReplyGate, WaitingSender};
 use crate::inbound::{Inbound, Next};
 use crate::mailbox::ConnectionMailbox;
 use crate::pool::reason;
@@ -32,11 +32,27 @@ pub(crate) struct Core<C: Conversation> {
     pub(crate) gates: Vec<Arc<ReplyGate>>,
     /// The gate that the replies of the last batch wait for.
     pub(crate) reply_gate: Option<Weak<ReplyGate>>,
+    /// Events for others that leave after the replies of the last batch.
+    pub(crate) later_posts: LaterPosts,
     /// Number of events at the front that are known not to be urgent, while only urgent ones are taken.
     pub(crate) passed_over: usize,
 }
 
 impl<C: Conversation> Core<C> {
+    /// A conversation that has received nothing yet.
+    pub(crate) fn new(conversation: C) -> Core<C> {
+        Core {
+            conversation,
+            inbound: Inbound::new(),
+            events: VecDeque::new(),
+            receipts: VecDeque::new(),
+            gates: Vec::new(),
+            reply_gate: None,
+            later_posts: LaterPosts::default(),
+            passed_over: 0,
+        }
+    }
+
     /// Whether an urgent event waits, which is taken even while the client takes no replies.
     pub(crate) fn has_urgent(&mut self) -> bool {
         find_urgent(&self.conversation, &self.events, &mut self.passed_over)
@@ -104,7 +120,7 @@ pub(crate) fn run<S: Service>(
 ) -> BatchReport {
     let mut report = BatchReport::default();
     let before = measures.then(ThreadWork::now);
-    let scope = BatchScope::begin();
+    let scope = BatchScope::begin(Arc::as_ptr(post).addr());
     let answered = catch_unwind(AssertUnwindSafe(|| {
         let Core { conversation, inbound, events, receipts, passed_over, gates, .. } = core;
         let (report, queued) = (&mut report, Queued::default());
@@ -122,7 +138,9 @@ pub(crate) fn run<S: Service>(
         tracing::error!(reason = reason(&*panic), "a conversation panicked");
         report.panicked = true;
     }
-    core.reply_gate = scope.end(|| Arc::clone(post) as Arc<dyn WaitingSender>);
+    let (gate, later_posts) = scope.end(|| Arc::clone(post) as Arc<dyn WaitingSender>);
+    core.reply_gate = gate;
+    core.later_posts.append(later_posts);
     report.ended_ns = clock::mono_ns();
     report.took_ns = report.ended_ns.saturating_sub(now.mono_ns);
     report.thread_work = before.map(|before| ThreadWork::now().since(before));

@@ -22,7 +22,6 @@ use crate::busy_poll::BusyPoll;
 use crate::clock;
 use crate::delivery_order::ReplyBarrier;
 use crate::files;
-use crate::inbound::Inbound;
 use crate::lowat;
 use crate::mailbox::{ConnectionMailbox, Mail, Ticket};
 use crate::offload::OffloadPolicy;
@@ -142,15 +141,7 @@ impl<S: Service> Connection<S> {
         registration.notify_on_eviction(evictable);
         let slow_call = u64::try_from(shared.config.slow_call.as_nanos()).unwrap_or(u64::MAX);
         Some(Box::new(Connection {
-            core: Some(Box::new(Core {
-                conversation,
-                inbound: Inbound::new(),
-                events: VecDeque::new(),
-                receipts: VecDeque::new(),
-                gates: Vec::new(),
-                reply_gate: None,
-                passed_over: 0,
-            })),
+            core: Some(Box::new(Core::new(conversation))),
             post,
             shared: Arc::clone(shared),
             registration,
@@ -412,6 +403,9 @@ impl<S: Service> ActiveConnection<S> {
             return Flow::closed(why);
         }
         let connection = &mut *self.connection;
+        if let Some(core) = &mut connection.core {
+            core.later_posts.deliver();
+        }
         connection.heard |= matches!(received, Received::Some(_));
         connection.heard &= connection.sends.taken() == before;
         self.acknowledge();

@@ -269,6 +269,13 @@ impl<C: Conversation> Mailbox<C::Event> for ConnectionMailbox<C> {
         };
         self.send(mail).is_ok()
     }
+
+    fn post_behind(self: Arc<Self>, event: C::Event) {
+        let sender = Arc::as_ptr(&self).addr();
+        delivery_order::after_replies(sender, move || {
+            let _gone = self.send(Mail::Event(event));
+        });
+    }
 }
 
 impl<C: Conversation> WaitingSender for ConnectionMailbox<C> {

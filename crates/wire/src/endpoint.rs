@@ -36,6 +36,13 @@ pub trait Mailbox<E>: Send + Sync {
     fn post_ahead(&self, event: E) -> bool {
         self.post(event)
     }
+
+    /// The same for an event that lets another conversation go on after what the caller is about to answer.
+    /// The answer leaves first, if it can leave at once. A transport without such an order may simply post
+    /// the event.
+    fn post_behind(self: Arc<Self>, event: E) {
+        self.post(event);
+    }
 }
 
 /// A receipt that was asked of the transport: whether the peer's host has acknowledged everything that was

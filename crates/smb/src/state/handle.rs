@@ -167,7 +167,8 @@ impl Handle {
 impl Wake for Handle {
     fn wake(&self, token: u64) {
         self.left.lock().remove(&token);
-        self.mailbox.post(Event::Wake { async_id: token });
+        // A request that waits for another one is answered after it.
+        Arc::clone(&self.mailbox).post_behind(Event::Wake { async_id: token });
     }
 }
 
