@@ -1,7 +1,10 @@
 //! The properties of the file system below a volume, determined once.
 
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::LazyLock;
 
+use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags, StatVfsMountFlags, XattrFlags};
 use rustix::io::Errno;
 use volume::{Result, Stat, VolumeProperties};
@@ -87,7 +90,7 @@ pub(crate) fn find(
         born: stat.born.unwrap_or(stat.changed),
         name_max: u32::try_from(room.f_namemax).unwrap_or(255).clamp(1, 255),
         folds_case: folds_case(file_system, flags_of(root)),
-        clones: !read_only && clones(root).unwrap_or(false),
+        clones: !read_only && clones(root, (stat.id.device, identity)),
         discards: discards(stat.id.device),
         extended_attributes: attributes != Err(Errno::OPNOTSUPP),
         read_only,
@@ -127,8 +130,21 @@ fn serial(file_system: u64, inode: u64) -> u64 {
     mixed
 }
 
+/// Whether files of this file system can share blocks. `file_system` is its device and its identity. A server
+/// with many shares tries it once for each file system, since unnamed files wait for the journal.
+fn clones(root: BorrowedFd<'_>, file_system: (u64, u64)) -> bool {
+    static TRIED: Mutex<BTreeMap<(u64, u64), bool>> = Mutex::new(BTreeMap::new());
+    let mut tried = TRIED.lock();
+    if let Some(clones) = tried.get(&file_system) {
+        return *clones;
+    }
+    // A file system that is full at the moment is asked again by the next share.
+    let clones = try_clone(root).map(|clones| *tried.entry(file_system).or_insert(clones));
+    clones.unwrap_or(false)
+}
+
 /// Tries to share a block between two unnamed files.
-fn clones(root: BorrowedFd<'_>) -> Result<bool> {
+fn try_clone(root: BorrowedFd<'_>) -> Result<bool> {
     let unnamed = || {
         let flags = OFlags::TMPFILE | OFlags::RDWR | (ALWAYS - OFlags::NOFOLLOW);
         call(|| rustix::fs::openat(root, c".", flags, Mode::RUSR | Mode::WUSR))
@@ -150,11 +166,15 @@ fn discards(device: u64) -> bool {
     told.and_then(|text| text.trim().parse::<u64>().ok()).is_some_and(|most| most > 0)
 }
 
-/// The process's mask of permission bits. Only here can it be read without setting it.
+/// The process's mask of permission bits at its first volume. Only the kernel's status file has it without
+/// setting it.
 pub(crate) fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+    static UMASK: LazyLock<u32> = LazyLock::new(|| {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+        line.and_then(|text| u32::from_str_radix(text.trim(), 8).ok()).unwrap_or(0o022)
+    });
+    *UMASK
 }
 
 #[cfg(test)]
