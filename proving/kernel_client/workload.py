@@ -237,6 +237,11 @@ class Names:
     name stays until the session ends. Such a directory is `DirectoryUnusable`. The run counts it, and asks the server
     for that open (mounted.py, `Mounted.finish`). Without the open the refusal is a failure.
 
+    A CREATE without an answer may also come late. Linux ends its socket in the usual way, so the host still delivers
+    what is in it once the cable is back, and the client has long made, renamed or removed the file over another
+    channel. Any server then creates an empty file of that name (MS-SMB2 3.3.5.9 knows no order between channels), which
+    stays open in the same way. Such a directory is unusable, too, if a CREATE of that very name had no answer.
+
     No two consecutive listings are the same, so that one from the client's cache is detected.
     """
 
@@ -246,6 +251,8 @@ class Names:
         self._base = f"{worker.base}/{worker.label}/{self.name}"
         self._generation = 0
         self._history: collections.deque[str] = collections.deque(maxlen=10)
+        # The names of which a CREATE had no answer.
+        self._unanswered: set[str] = set()
         self.holds: dict[str, str] = {}
         self._change("mkdir", "", lambda: os.mkdir(self._base), lambda: self._exists(self._base), errno.EEXIST)
 
@@ -314,6 +321,7 @@ class Names:
         if is_late:
             self._worker.say(error=f"unlink {LATE_CLOSE}")
         if sorted(listed) != sorted(self.holds):
+            self._give_up_late(left)
             raise Failure(f"the directory lists {sorted(listed)}, and {sorted(self.holds)} must be there; {self._story()}")
         for name, wanted in self.holds.items():
             found, _ = self._worker.insist(f"read {name}", self._content, self.path(name))
@@ -329,6 +337,8 @@ class Names:
         end, refused_until = time.monotonic() + PATIENCE_S, None
         unknown = False
         if self._worker.insist(f"stat {name}", happened)[0]:
+            if what == "create":
+                self._give_up_late([name])
             raise Failure(f"before {what} {name} the name is as it must be after it: something was done twice, or undone; {self._story()}")
         while True:
             try:
@@ -353,6 +363,8 @@ class Names:
                 if error.errno not in PASSING:
                     raise Failure(f"{what} {name}: {error}; {self._story()}") from error
                 self._worker.passing(f"{what} {name}", error)
+                if what == "create":
+                    self._unanswered.add(name)
                 if time.monotonic() > end:
                     raise Failure(f"{what} {name}: still {error} after {PATIENCE_S} s") from error
             unknown = True
@@ -369,6 +381,11 @@ class Names:
             path = f"{self._worker.label}/{self.name}/{name}"
             self._worker.say(orphan=path, pending=name in pending)
         raise DirectoryUnusable
+
+    def _give_up_late(self, names: Sequence[str]) -> None:
+        """Give the directory up if each of these names is the empty file of a CREATE that had no answer."""
+        if names and all(name in self._unanswered and self._content(self.path(name)) == "" for name in names):
+            self._give_up("create late", names)
 
     def _story(self) -> str:
         """Return the recent history: the last operations, and the directory's present content."""
