@@ -136,6 +136,7 @@ class Mounted:
         """Stop the workers, unmount, and compare the server's own files with their expected state. Returns the failures."""
         seen = self._note(self.ask("stop", limit_s=200, within_s=150))
         failures = list(seen["failures"]) + self._check_orphans(seen["orphans"]) + self._check_late(self.errors["fsync EIO"])
+        failures += self._check_away(self.errors[workload.OWNER_AWAY])
         if not self.answers_were_lost:
             failures += [f"{error}, and no channel was lost" for error in self.errors if error.endswith(workload.LATE_CLOSE)]
         for where in (*more_mounts, "/mnt/a"):
@@ -180,6 +181,15 @@ class Mounted:
         refused = self.server.log_count("command=Write status=STATUS_FILE_NOT_AVAILABLE")
         if self.kind == "trunkline" and errors > refused:
             return [f"fsync gave EIO {errors} times, and {refused} late WRITEs were refused"]
+        return []
+
+    def _check_away(self, errors: int) -> list[str]:
+        """Compare EIO from open with the server's refusals. While a persistent handle waits for its client, the CREATE
+        of another client must be refused (MS-SMB2 3.3.5.9), and open returns EIO. This happens when the second client is
+        back first. Returns the failure when open did that more often than our server refused one."""
+        refused = self.server.log_count("command=Create status=STATUS_FILE_NOT_AVAILABLE")
+        if self.kind == "trunkline" and errors > refused:
+            return [f"open gave EIO {errors} times, and {refused} CREATEs of a file whose client is away were refused"]
         return []
 
     def explain(self) -> None:

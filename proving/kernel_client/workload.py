@@ -44,6 +44,8 @@ CLOSED_WITHIN_S = 30
 # The time after a recovery in which a client's abandoned opens may still block it.
 GIVEN_UP_WITHIN_S = 5
 LATE_CLOSE = "behind a late close"
+# The error of a file that waits for the client that had it open before a restart.
+OWNER_AWAY = "open EIO"
 
 
 def block(label: str, index: int, generation: int) -> bytes:
@@ -537,7 +539,11 @@ def _ask_for_locks(worker: Worker, ask: Any) -> dict[str, Any]:
         try:
             descriptor = os.open(f"{worker.base}/{name}", os.O_RDWR)
         except OSError as error:
-            worker.passing(f"open {name}", error)
+            # Linux returns EIO while the file waits for its holder (mounted.py, `Mounted.finish`).
+            if error.errno == errno.EIO:
+                worker.say(error=OWNER_AWAY)
+            else:
+                worker.passing(f"open {name}", error)
             time.sleep(0.05)
             continue
         try:
