@@ -31,6 +31,8 @@ pub struct Ledger {
     pub live: BTreeMap<u64, RecordedOpen>,
     pub rights: HashMap<Holder, RecordedRight>,
     pub ahead: Option<AheadSpan>,
+    /// The number of opens of each holder, whose right ends with the last.
+    sharers: HashMap<Holder, usize>,
 }
 
 impl RecordedOpen {
@@ -73,7 +75,10 @@ impl Ledger {
                 if let Some((holder, right)) = holder.zip(made.right) {
                     self.rights.insert(holder, right);
                 }
-                self.live.insert(made.id, RecordedOpen { made, ranges: Ranges::default() });
+                self.join(holder);
+                let replaced = self.live.insert(made.id, RecordedOpen { made, ranges: Ranges::default() });
+                let holder = replaced.and_then(|entry| entry.holder());
+                self.leave(holder);
             }
             JournalRecord::Taken { id, owner, rule, ranges } => self.taken(id, owner, rule, &ranges),
             JournalRecord::Released { id, owner, rule, range } => {
@@ -120,11 +125,31 @@ impl Ledger {
         {
             self.rights.insert(now, right);
         }
+        self.join(now);
+        self.leave(was);
     }
 
     fn closed(&mut self, id: u64) {
-        let Some(holder) = self.live.remove(&id).and_then(|entry| entry.holder()) else { return };
-        if !self.live.values().any(|entry| entry.holder() == Some(holder)) {
+        let holder = self.live.remove(&id).and_then(|entry| entry.holder());
+        self.leave(holder);
+    }
+
+    /// Counts one more open of a holder.
+    fn join(&mut self, holder: Option<Holder>) {
+        if let Some(holder) = holder {
+            *self.sharers.entry(holder).or_default() += 1;
+        }
+    }
+
+    /// Counts one open of a holder less. Its right ends with the last.
+    fn leave(&mut self, holder: Option<Holder>) {
+        let Some(holder) = holder else { return };
+        let left = self.sharers.get_mut(&holder).map(|count| {
+            *count -= 1;
+            *count
+        });
+        if left.is_none_or(|left| left == 0) {
+            self.sharers.remove(&holder);
             self.rights.remove(&holder);
         }
     }
