@@ -5,14 +5,8 @@
 //!
 //! `SIMULATED_KILLS=seed+count` sets another number of kills.
 
-mod simulation {
-    #[allow(dead_code, reason = "the simulation uses more of it")]
-    pub mod dice;
-}
-
 use std::time::Duration;
 
-use simulation::dice::Dice;
 use smb_wire::create::{Access, CreateOptions, Disposition, OplockLevel};
 use smb_wire::create_context::{
     Contexts, DurableFlags, Lease, LeaseFlags, LeaseState, LeaseV2, RequestContext,
@@ -20,6 +14,7 @@ use smb_wire::create_context::{
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, query_info, set_info};
+use testkit::dice::Dice;
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{ReceivedMessage, whole};
 use testkit::smb::{Dial, Peer, SmbTestServer, Store};

@@ -7,6 +7,7 @@
 //!   server.
 //! - [`program`]: the program in its own directory.
 //! - [`allocations`]: counts the allocations of the server's threads.
+//! - [`dice`]: repeatable chance for simulations.
 //!
 //! Each has a feature, so that the tests of a crate build only the parts that they use. Crates have this
 //! crate among their `dev-dependencies`, even if this crate depends on them. In that case only tests below
@@ -18,6 +19,8 @@
 pub mod allocations;
 #[cfg(feature = "foreign")]
 pub mod channels;
+#[cfg(feature = "dice")]
+pub mod dice;
 #[cfg(feature = "foreign")]
 pub mod ganesha;
 #[cfg(feature = "nfs")]

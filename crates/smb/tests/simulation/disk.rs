@@ -9,8 +9,8 @@ use smb_wire::NtStatus;
 use volume::Failure;
 use volume::faulty::{FaultPlan, PlannedFault, VolumeCall};
 
-use super::dice::Dice;
 use super::log;
+use testkit::dice::Dice;
 
 /// The faults beside those of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,12 +15,12 @@ use testkit::smb::{Peer, SmbTestServer};
 use volume::Failure;
 use volume::faulty::VolumeCall;
 
-use super::dice::Dice;
 use super::disk::{self, Disk, DiskFault, Failed};
 use super::log;
 use super::model::{Model, NAMES, Op};
 use super::requests::{self, RequestTarget, Task};
 use super::session::Session;
+use testkit::dice::Dice;
 
 /// A history with more steps than this does not end.
 const MOST_STEPS: usize = 20_000;

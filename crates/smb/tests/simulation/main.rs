@@ -25,7 +25,6 @@
 //! [`PARTS`] of one seed, which is the test `one_seed_of_all_parts`. A seed that once failed stays in
 //! [`REGRESSIONS`], [`REGRESSIONS_OF_TWO`] or [`REGRESSIONS_OF_DISKS`].
 
-mod dice;
 mod disk;
 mod history;
 mod log;
@@ -41,6 +40,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::DiskFault;
 use history::History;
+use testkit::dice::wanted_seeds;
 
 /// Seeds that found a defect, with its description.
 const REGRESSIONS: &[(&str, u64)] = &[
@@ -86,12 +86,9 @@ const ENOUGH_TO_SHOW: u64 = 100;
 /// After this many failures the rest is not run.
 const ENOUGH: usize = 10;
 
-/// The seeds that an environment variable names.
+/// The seeds that an environment variable names, or the usual ones.
 fn wanted(variable: &str, usual: Range<u64>) -> Range<u64> {
-    let Ok(text) = std::env::var(variable) else { return usual };
-    let (first, count) = text.split_once('+').unwrap_or_else(|| panic!("{variable} is FIRST+COUNT"));
-    let first: u64 = first.parse().expect("a number");
-    first..first + count.parse::<u64>().expect("a number")
+    wanted_seeds(variable).unwrap_or(usual)
 }
 
 /// Runs one history, and prints its events if `SIMULATED_LOG` is set.

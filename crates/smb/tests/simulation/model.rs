@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::dice::Dice;
+use testkit::dice::Dice;
 
 /// The number of names of a worker, and the number of its byte ranges.
 pub const NAMES: usize = 4;

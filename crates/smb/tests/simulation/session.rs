@@ -5,7 +5,7 @@ use smb_wire::Guid;
 use testkit::smb::client::Dial;
 use testkit::smb::{Peer, SHARE, SmbTestServer};
 
-use super::dice::Dice;
+use testkit::dice::Dice;
 
 use std::collections::VecDeque;
 

@@ -11,10 +11,10 @@ use super::cache::{FileCache, HANDLE, READ, WRITE};
 use super::record::{HoldKind, NEVER, Observations, Time};
 use super::requests::{self, CellLayout, Op, OpenParameters, Task};
 use super::{CELLS, FILES, PairShape, PairTally, SLOTS};
-use crate::dice::Dice;
 use crate::disk::{self, Disk, Failed};
 use crate::log;
 use crate::session::Session;
+use testkit::dice::Dice;
 
 use std::collections::BTreeMap;
 

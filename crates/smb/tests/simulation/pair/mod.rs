@@ -22,9 +22,9 @@ use testkit::smb::{Dial, SmbTestServer, Store};
 use volume::Failure;
 use volume::faulty::VolumeCall;
 
-use crate::dice::Dice;
 use crate::disk::{self, Disk, DiskFault};
 use crate::log;
+use testkit::dice::Dice;
 
 use client::{Client, ClientEnvironment};
 use record::Observations;

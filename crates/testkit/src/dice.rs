@@ -1,14 +1,19 @@
-//! Repeatable chance: all choices of a history follow from its seed.
+//! Repeatable chance for simulations: all choices of a history follow from its seed.
+
+use std::ops::Range;
 
 /// A generator after SplitMix64 (Steele, Lea, Flood 2014). It is small, and every seed is good.
 #[derive(Debug, Clone)]
 pub struct Dice(u64);
 
 impl Dice {
+    /// The dice of a seed.
+    #[must_use]
     pub fn new(seed: u64) -> Dice {
         Dice(seed)
     }
 
+    /// The next number.
     pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -19,12 +24,22 @@ impl Dice {
 
     /// A number below `end`, which is not zero.
     pub fn below(&mut self, end: usize) -> usize {
-        (self.roll() % end as u64) as usize
+        usize::try_from(self.roll() % end as u64).expect("it is below a usize")
+    }
+
+    /// A number from `least` on, below `end`. It is `least` if that leaves none.
+    pub fn between(&mut self, least: u64, end: u64) -> u64 {
+        least + self.roll() % end.saturating_sub(least).max(1)
     }
 
     /// True in `part` of `whole` cases.
     pub fn chance(&mut self, part: usize, whole: usize) -> bool {
         self.below(whole) < part
+    }
+
+    /// True in one of `of` cases.
+    pub fn one_in(&mut self, of: u64) -> bool {
+        self.roll().is_multiple_of(of)
     }
 
     /// The index of one of the weights, with a chance in proportion to its weight. They are not all zero.
@@ -38,4 +53,16 @@ impl Dice {
         }
         unreachable!("a number below the sum falls into one of the weights")
     }
+}
+
+/// The seeds that an environment variable names as `FIRST+COUNT`.
+///
+/// # Panics
+/// It has another form.
+#[must_use]
+pub fn wanted_seeds(variable: &str) -> Option<Range<u64>> {
+    let text = std::env::var(variable).ok()?;
+    let (first, count) = text.split_once('+').unwrap_or_else(|| panic!("{variable} is FIRST+COUNT"));
+    let first: u64 = first.parse().expect("a number");
+    Some(first..first + count.parse::<u64>().expect("a number"))
 }
