@@ -25,7 +25,7 @@ use crate::{BootTime, Epoch, NodeOwner, StoreError, TakeOutcome, Taken, TenureRe
 /// The times of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// The length of a term.
+    /// The length of the term to ask for. The store may grant a shorter one, whose renewals come sooner.
     pub term: Duration,
     /// The part of a term at its end in which nothing is sent any more: for the time between the last
     /// look at
@@ -47,11 +47,27 @@ impl Times {
             term,
             margin: (term / 10).max(Duration::from_millis(100)),
             renew: term / 3,
-            retry: (term / 20).clamp(Duration::from_millis(50), Duration::from_secs(1)),
+            retry: (term / 20).clamp(LEAST_PAUSE, Duration::from_secs(1)),
             pause: term.max(Duration::from_secs(5)),
         }
     }
+
+    /// The times for a term that the store has granted. A shorter one than was asked for is renewed sooner,
+    /// and has a shorter margin.
+    fn for_granted(self, granted: Duration) -> Times {
+        let Times { margin, renew, retry, .. } = Times::of_term(granted);
+        Times {
+            margin: margin.min(self.margin),
+            // The rest of a grant that nobody extends becomes shorter with each renewal.
+            renew: renew.min(self.renew).max(LEAST_PAUSE),
+            retry: retry.min(self.retry),
+            ..self
+        }
+    }
 }
+
+/// The shortest time between two calls to the store.
+const LEAST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Something that has happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -168,6 +184,8 @@ struct Tenure {
     asked: BootTime,
     /// The end of the term, less the margin.
     until: BootTime,
+    /// The times for the last term that the store has granted. Their margin never becomes shorter.
+    times: Times,
     /// The time of the next renewal. None while one is under way, or if the term has no end.
     renew_at: Option<BootTime>,
     /// The last failure of a renewal.
@@ -177,6 +195,7 @@ struct Tenure {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "a process has one")]
 enum Phase {
     /// It waits until this time, or for the watch, but not less than until `not_before`.
     Waiting {
@@ -184,23 +203,29 @@ enum Phase {
         not_before: BootTime,
     },
     Taking,
-    Fencing(Tenure),
-    Starting(Tenure),
-    Serving(Tenure),
-    /// It sends nothing more.
-    Quieting(Tenure, LeaveRequest),
-    Releasing {
-        tenure: Tenure,
-        to: LeaveRequest,
-        /// The time of the next attempt. None while one is under way.
-        retry_at: Option<BootTime>,
-    },
+    /// It has the tenure.
+    Owning(Tenure, OwnerStep),
     /// It gives back a tenure under which it has served nothing, and goes on waiting. The tenure has ended
     /// at this time in any case.
     GivingUp {
         until: BootTime,
     },
     Ended,
+}
+
+/// The activity of a node that has the tenure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum OwnerStep {
+    Fencing,
+    Starting,
+    Serving,
+    /// It sends nothing more.
+    Quieting(LeaveRequest),
+    Releasing {
+        to: LeaveRequest,
+        /// The time of the next attempt. None while one is under way.
+        retry_at: Option<BootTime>,
+    },
 }
 
 /// The wish of an administrator that the virtual server leaves this node.
@@ -255,10 +280,12 @@ impl Ownership {
     pub fn stage(&self) -> OwnershipStage {
         match &self.phase {
             Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp { .. } => OwnershipStage::Waiting,
-            Phase::Fencing(_) => OwnershipStage::Fencing,
-            Phase::Starting(_) => OwnershipStage::Starting,
-            Phase::Serving(_) => OwnershipStage::Serving,
-            Phase::Quieting(..) | Phase::Releasing { .. } => OwnershipStage::Releasing,
+            Phase::Owning(_, OwnerStep::Fencing) => OwnershipStage::Fencing,
+            Phase::Owning(_, OwnerStep::Starting) => OwnershipStage::Starting,
+            Phase::Owning(_, OwnerStep::Serving) => OwnershipStage::Serving,
+            Phase::Owning(_, OwnerStep::Quieting(_) | OwnerStep::Releasing { .. }) => {
+                OwnershipStage::Releasing
+            }
             Phase::Ended => OwnershipStage::Ended,
         }
     }
@@ -293,7 +320,7 @@ impl Ownership {
     pub fn deadline(&self) -> Option<BootTime> {
         match &self.phase {
             Phase::Waiting { until, .. } | Phase::GivingUp { until } => Some(*until),
-            Phase::Releasing { tenure, retry_at, .. } => {
+            Phase::Owning(tenure, OwnerStep::Releasing { retry_at, .. }) => {
                 Some(retry_at.unwrap_or(tenure.until).min(tenure.until))
             }
             _ => self.tenure().map(|tenure| tenure.renew_at.unwrap_or(tenure.until).min(tenure.until)),
@@ -309,7 +336,7 @@ impl Ownership {
                 || "this process or its host stood still for too long".to_owned(),
                 ToString::to_string,
             );
-            let is_released = matches!(&self.phase, Phase::Releasing { .. })
+            let is_released = matches!(&self.phase, Phase::Owning(_, OwnerStep::Releasing { .. }))
                 && matches!(&event, OwnershipEvent::Released(Ok(())));
             return self.end(if is_released { EndReason::Released } else { EndReason::TermOver(why) });
         }
@@ -328,29 +355,9 @@ impl Ownership {
 
     fn tenure(&self) -> Option<&Tenure> {
         match &self.phase {
-            Phase::Fencing(tenure)
-            | Phase::Starting(tenure)
-            | Phase::Serving(tenure)
-            | Phase::Quieting(tenure, _)
-            | Phase::Releasing { tenure, .. } => Some(tenure),
-            Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp { .. } | Phase::Ended => None,
+            Phase::Owning(tenure, _) => Some(tenure),
+            _ => None,
         }
-    }
-
-    fn tenure_mut(&mut self) -> Option<&mut Tenure> {
-        match &mut self.phase {
-            Phase::Fencing(tenure)
-            | Phase::Starting(tenure)
-            | Phase::Serving(tenure)
-            | Phase::Quieting(tenure, _)
-            | Phase::Releasing { tenure, .. } => Some(tenure),
-            Phase::Waiting { .. } | Phase::Taking | Phase::GivingUp { .. } | Phase::Ended => None,
-        }
-    }
-
-    /// The end of a term of this length that was asked for at `asked`, less the margin.
-    fn end_of(&self, asked: BootTime, term: Option<Duration>) -> BootTime {
-        term.map_or(BootTime::NEVER, |term| asked.plus(term.saturating_sub(self.times.margin)))
     }
 
     fn end(&mut self, reason: EndReason) -> Vec<Action> {
@@ -386,17 +393,14 @@ impl Ownership {
                 vec![Action::Take { overrides_reservation: self.reserved_since.is_some_and(is_over) }]
             }
             Phase::GivingUp { until } if now >= *until => self.gave_up(pause, now),
-            Phase::Releasing { tenure, to, retry_at } => match *retry_at {
+            Phase::Owning(tenure, OwnerStep::Releasing { to, retry_at }) => match *retry_at {
                 Some(at) if at <= now => {
                     *retry_at = None;
                     vec![Action::Release(tenure.record.clone().released(to.to.clone()))]
                 }
                 _ => Vec::new(),
             },
-            Phase::Fencing(tenure)
-            | Phase::Starting(tenure)
-            | Phase::Serving(tenure)
-            | Phase::Quieting(tenure, _) => match tenure.renew_at {
+            Phase::Owning(tenure, _) => match tenure.renew_at {
                 Some(at) if at <= now => {
                     tenure.renew_at = None;
                     vec![Action::Renew(tenure.record.epoch)]
@@ -422,22 +426,24 @@ impl Ownership {
             Err(error) => return self.not_taken(Err(error), now),
         };
         self.reserved_since = None;
-        let until = self.end_of(asked, term);
+        let times = term.map_or(self.times, |term| self.times.for_granted(term));
+        let until = end_of(asked, term, times);
         if now >= until {
             // Another node may own it by now, so nobody is fenced and nothing is read.
             let late = StoreError::Unreachable("its reply came after the end of the term".to_owned());
             return self.not_taken(Err(late), now);
         }
-        let renew_at = term.map(|_| asked.plus(self.times.renew));
+        let renew_at = term.map(|_| asked.plus(times.renew));
         let former = record.to_fence();
-        let tenure = Tenure { record, asked, until, renew_at, last_error: None, owes_update: false };
+        let (last_error, owes_update) = (None, false);
+        let tenure = Tenure { record, asked, until, times, renew_at, last_error, owes_update };
         if let Some(to) = self.leaving.take() {
             return self.release(tenure, to);
         }
         if former.is_empty() {
             return self.start(tenure);
         }
-        self.phase = Phase::Fencing(tenure);
+        self.phase = Phase::Owning(tenure, OwnerStep::Fencing);
         vec![Action::Fence(former)]
     }
 
@@ -464,12 +470,12 @@ impl Ownership {
     fn start(&mut self, tenure: Tenure) -> Vec<Action> {
         let (epoch, guid) = (tenure.record.epoch, tenure.record.guid.clone());
         let start = Action::Start { epoch, until: tenure.until, guid };
-        self.phase = Phase::Starting(tenure);
+        self.phase = Phase::Owning(tenure, OwnerStep::Starting);
         vec![start]
     }
 
     fn fenced(&mut self, outcome: Result<(), String>) -> Vec<Action> {
-        let Phase::Fencing(tenure) = &self.phase else { return Vec::new() };
+        let Phase::Owning(tenure, OwnerStep::Fencing) = &self.phase else { return Vec::new() };
         let mut tenure = tenure.clone();
         match outcome {
             Ok(()) => {
@@ -491,7 +497,7 @@ impl Ownership {
     }
 
     fn started(&mut self, outcome: Result<String, String>) -> Vec<Action> {
-        let Phase::Starting(tenure) = &self.phase else { return Vec::new() };
+        let Phase::Owning(tenure, OwnerStep::Starting) = &self.phase else { return Vec::new() };
         let mut tenure = tenure.clone();
         let guid = match outcome {
             Ok(guid) => guid,
@@ -512,7 +518,7 @@ impl Ownership {
         self.told = None;
         let owes_update = std::mem::take(&mut tenure.owes_update);
         let update = owes_update.then(|| Action::Update(tenure.record.clone()));
-        self.phase = Phase::Serving(tenure);
+        self.phase = Phase::Owning(tenure, OwnerStep::Serving);
         let leave = self.leaving.take().map_or_else(Vec::new, |to| self.leave(to));
         update.into_iter().chain(leave).collect()
     }
@@ -535,7 +541,7 @@ impl Ownership {
 
     fn release(&mut self, tenure: Tenure, to: LeaveRequest) -> Vec<Action> {
         let release = Action::Release(tenure.record.clone().released(to.to.clone()));
-        self.phase = Phase::Releasing { tenure, to, retry_at: None };
+        self.phase = Phase::Owning(tenure, OwnerStep::Releasing { to, retry_at: None });
         vec![release]
     }
 
@@ -545,19 +551,21 @@ impl Ownership {
         outcome: Result<Option<Duration>, StoreError>,
         now: BootTime,
     ) -> Vec<Action> {
-        let times = self.times;
-        let until = outcome.as_ref().ok().map(|term| self.end_of(asked, *term));
-        let is_releasing = matches!(self.phase, Phase::Releasing { .. });
-        let is_serving = matches!(self.phase, Phase::Serving(_));
-        let Some(tenure) = self.tenure_mut().filter(|tenure| asked > tenure.asked) else {
-            return Vec::new();
+        let usual = self.times;
+        let is_releasing = matches!(self.phase, Phase::Owning(_, OwnerStep::Releasing { .. }));
+        let is_serving = matches!(self.phase, Phase::Owning(_, OwnerStep::Serving));
+        let tenure = match &mut self.phase {
+            Phase::Owning(tenure, _) if asked > tenure.asked => tenure,
+            _ => return Vec::new(),
         };
         match outcome {
             Ok(term) => {
                 tenure.last_error = None;
-                tenure.renew_at = term.map(|_| asked.plus(times.renew).max(now));
+                let times = term.map_or(usual, |term| usual.for_granted(term));
+                tenure.times = Times { margin: times.margin.max(tenure.times.margin), ..times };
+                tenure.renew_at = term.map(|_| asked.plus(tenure.times.renew).max(now));
                 // A delayed reply never shortens a term.
-                tenure.until = tenure.until.max(until.unwrap_or_default());
+                tenure.until = tenure.until.max(end_of(asked, term, tenure.times));
                 let owes_update = is_serving && std::mem::take(&mut tenure.owes_update);
                 let update = owes_update.then(|| Action::Update(tenure.record.clone()));
                 std::iter::once(Action::Extend(tenure.until)).chain(update).collect()
@@ -567,7 +575,7 @@ impl Ownership {
             Err(StoreError::NotOwner(why)) => self.end(EndReason::NotOwner(why)),
             Err(error) => {
                 tenure.last_error = Some(error);
-                tenure.renew_at = Some(now.plus(times.retry));
+                tenure.renew_at = Some(now.plus(tenure.times.retry));
                 Vec::new()
             }
         }
@@ -575,11 +583,12 @@ impl Ownership {
 
     fn updated(&mut self, outcome: Result<(), StoreError>) -> Vec<Action> {
         match (&mut self.phase, outcome) {
-            (Phase::Serving(_) | Phase::Quieting(..), Err(StoreError::NotOwner(why))) => {
-                self.end(EndReason::NotOwner(why))
-            }
+            (
+                Phase::Owning(_, OwnerStep::Serving | OwnerStep::Quieting(_)),
+                Err(StoreError::NotOwner(why)),
+            ) => self.end(EndReason::NotOwner(why)),
             // The next owner would fence again, so it is written after the next renewal.
-            (Phase::Serving(tenure), Err(_)) => {
+            (Phase::Owning(tenure, OwnerStep::Serving), Err(_)) => {
                 tenure.owes_update = true;
                 Vec::new()
             }
@@ -592,21 +601,25 @@ impl Ownership {
             return Vec::new();
         }
         match &self.phase {
-            Phase::Serving(tenure) => {
-                self.phase = Phase::Quieting(tenure.clone(), request);
+            Phase::Owning(tenure, OwnerStep::Serving) => {
+                self.phase = Phase::Owning(tenure.clone(), OwnerStep::Quieting(request));
                 vec![Action::Quiet]
             }
             Phase::Waiting { .. } => self.end(EndReason::Released),
-            Phase::Taking | Phase::Fencing(_) | Phase::Starting(_) | Phase::GivingUp { .. } => {
+            Phase::Taking
+            | Phase::Owning(_, OwnerStep::Fencing | OwnerStep::Starting)
+            | Phase::GivingUp { .. } => {
                 self.leaving.get_or_insert(request);
                 Vec::new()
             }
-            Phase::Quieting(..) | Phase::Releasing { .. } | Phase::Ended => Vec::new(),
+            Phase::Owning(_, OwnerStep::Quieting(_) | OwnerStep::Releasing { .. }) | Phase::Ended => {
+                Vec::new()
+            }
         }
     }
 
     fn quiet(&mut self) -> Vec<Action> {
-        let Phase::Quieting(tenure, to) = &self.phase else { return Vec::new() };
+        let Phase::Owning(tenure, OwnerStep::Quieting(to)) = &self.phase else { return Vec::new() };
         let (tenure, to) = (tenure.clone(), to.clone());
         self.release(tenure, to)
     }
@@ -616,11 +629,15 @@ impl Ownership {
         match (&mut self.phase, outcome) {
             (Phase::GivingUp { .. }, _) => self.gave_up(pause, now),
             // The term runs, so only an earlier attempt can have ended the tenure.
-            (Phase::Releasing { .. }, Ok(()) | Err(StoreError::NotOwner(_))) => self.end(EndReason::Released),
-            (Phase::Releasing { tenure, .. }, Err(error)) if tenure.until == BootTime::NEVER => {
+            (Phase::Owning(_, OwnerStep::Releasing { .. }), Ok(()) | Err(StoreError::NotOwner(_))) => {
+                self.end(EndReason::Released)
+            }
+            (Phase::Owning(tenure, OwnerStep::Releasing { .. }), Err(error))
+                if tenure.until == BootTime::NEVER =>
+            {
                 self.end(EndReason::TermOver(error.to_string()))
             }
-            (Phase::Releasing { tenure, retry_at, .. }, Err(error)) => {
+            (Phase::Owning(tenure, OwnerStep::Releasing { retry_at, .. }), Err(error)) => {
                 tenure.last_error = Some(error);
                 *retry_at = Some(now.plus(retry));
                 Vec::new()
@@ -634,4 +651,9 @@ impl Ownership {
     pub fn node(&self) -> &str {
         &self.node
     }
+}
+
+/// The end of a term of this length that was asked for at `asked`, less the margin.
+fn end_of(asked: BootTime, term: Option<Duration>, times: Times) -> BootTime {
+    term.map_or(BootTime::NEVER, |term| asked.plus(term.saturating_sub(times.margin)))
 }

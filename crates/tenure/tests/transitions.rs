@@ -178,6 +178,26 @@ fn a_watch_that_returns_at_once_brings_no_attempt_before_its_time() {
 }
 
 #[test]
+fn a_shorter_term_than_was_asked_for_is_renewed_sooner() {
+    let granted = |ms| Some(Duration::from_millis(ms));
+    let mut it = taking();
+    let taken = Taken { record: record(2, &[]), term: granted(3000) };
+    let took = OwnershipEvent::Took { asked: at(0), outcome: Ok(TakeOutcome::Taken(taken)) };
+    let start = Action::Start { epoch: Epoch(2), until: at(2700), guid: "guid".into() };
+    assert_eq!(it.handle(took, at(10)), [start]);
+    assert_eq!(it.handle(started(), at(100)), []);
+    assert_eq!(it.deadline(), Some(at(1000)));
+    assert_eq!(it.handle(OwnershipEvent::Woken, at(1000)), [Action::Renew(Epoch(2))]);
+    // A longer one is renewed as usual, and its margin stays for shorter ones.
+    let renewed = |asked, ms| OwnershipEvent::Renewed { asked, outcome: Ok(granted(ms)) };
+    assert_eq!(it.handle(renewed(at(1000), 60_000), at(1010)), [Action::Extend(at(60_000))]);
+    assert_eq!(it.deadline(), Some(at(4333).plus(NANOS)));
+    assert_eq!(it.handle(OwnershipEvent::Woken, at(4334)), [Action::Renew(Epoch(2))]);
+    assert_eq!(it.handle(renewed(at(57_000), 6000), at(57_010)), [Action::Extend(at(62_000))]);
+    assert_eq!(it.deadline(), Some(at(59_000)));
+}
+
+#[test]
 fn a_node_that_gave_up_leaves_the_tenure_to_others_for_its_pause() {
     let mut it = giving_up();
     assert_eq!(it.handle(OwnershipEvent::Released(Ok(())), at(30)), []);

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use crate::chance::{SECOND, TrueTime};
+use crate::clock::{SECOND, TrueTime};
 
 /// A promise that was broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +25,12 @@ pub enum Breach {
     BusyLoop,
     /// A server was not served in time after the last fault had healed.
     NotServed,
+    /// A term ended though nothing was in the way of its renewal.
+    EndedInCalm,
 }
 
 impl Breach {
-    pub const ALL: [Breach; 9] = [
+    pub const ALL: [Breach; 10] = [
         Breach::TwoOwners,
         Breach::LateAppend,
         Breach::ReplyAfterTerm,
@@ -38,6 +40,7 @@ impl Breach {
         Breach::WrongState,
         Breach::BusyLoop,
         Breach::NotServed,
+        Breach::EndedInCalm,
     ];
 }
 

@@ -1,8 +1,8 @@
 //! Clients of a virtual server: they read, write and lock over a connection, and try again when nothing
 //! comes.
 
-use crate::chance::{MILLI, SECOND};
 use crate::checks::Breach;
+use crate::clock::{MILLI, SECOND};
 use crate::process::ProcessEvent;
 use crate::storage::ClientNumber;
 use crate::world::{LOCKS, ProcessId, World, WorldEvent};
@@ -83,7 +83,7 @@ impl World {
     }
 
     fn begin(&mut self, server: u32, client: u8) {
-        let (roll, lock) = (self.chance.index(20), self.chance.index(LOCKS));
+        let (roll, lock) = (self.chance.below(20), self.chance.below(LOCKS));
         let it = &mut self.servers[server as usize];
         let kind = match roll {
             0..8 => RequestKind::Read,

@@ -2,7 +2,7 @@
 
 use tenure::OwnershipEvent;
 
-use crate::chance::{MILLI, NodeClock, SECOND, TrueTime, nanos};
+use crate::clock::{MILLI, NodeClock, SECOND, TrueTime, nanos};
 use crate::process::node_name;
 use crate::world::{ProcessId, World, WorldEvent};
 
@@ -43,7 +43,7 @@ impl World {
     /// The end of a fault: before the calm at the end.
     fn fault_end(&mut self) -> TrueTime {
         let term = nanos(self.times.term);
-        let length = match self.chance.index(3) {
+        let length = match self.chance.below(3) {
             0 => self.chance.between(10 * MILLI, term / 3),
             1 => self.chance.between(term / 2, 3 * term / 2),
             _ => self.chance.between(term, 4 * term),
@@ -52,7 +52,7 @@ impl World {
     }
 
     fn wide_fault(&mut self) {
-        let (until, kind) = (self.fault_end(), self.chance.index(4));
+        let (until, kind) = (self.fault_end(), self.chance.below(4));
         self.checks.line(self.now, || format!("wide fault {kind} until {until}"));
         if kind == 0 {
             self.store_cut_until = self.store_cut_until.max(until);
@@ -74,9 +74,9 @@ impl World {
 
     /// A process, more often than not one that serves.
     fn pick(&mut self) -> ProcessId {
-        let server = self.chance.index(self.servers.len());
+        let server = self.chance.below(self.servers.len());
         let it = &self.servers[server];
-        let slot = it.slots[self.chance.index(it.slots.len())];
+        let slot = it.slots[self.chance.below(it.slots.len())];
         match it.address {
             Some(serving) if !self.chance.one_in(3) => serving,
             _ => ProcessId { slot, birth: self.slots[slot as usize].birth },
@@ -84,7 +84,7 @@ impl World {
     }
 
     fn fault_of_a_node(&mut self) {
-        let (id, until, kind) = (self.pick(), self.fault_end(), self.chance.index(17));
+        let (id, until, kind) = (self.pick(), self.fault_end(), self.chance.below(17));
         let node = self.slots[id.slot as usize].node;
         self.checks.line(self.now, || format!("fault {kind} of {id:?} on node {node} until {until}"));
         let it = &mut self.nodes[node as usize];
@@ -116,7 +116,7 @@ impl World {
     fn leave(&mut self, id: ProcessId) {
         let server = self.slots[id.slot as usize].server;
         let slots = &self.servers[server as usize].slots;
-        let target = slots[self.chance.index(slots.len())];
+        let target = slots[self.chance.below(slots.len())];
         let to = (!self.chance.one_in(4)).then(|| node_name(self.slots[target as usize].node));
         self.push(
             self.now,

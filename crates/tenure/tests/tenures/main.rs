@@ -17,9 +17,9 @@
 //! `SIMULATED_TENURES=FIRST+COUNT` runs those seeds of the tests that are named. The worlds of a thousand
 //! nodes are small ones without it. With `SIMULATED_LOG=1` each world prints its events.
 
-mod chance;
 mod checks;
 mod client;
+mod clock;
 mod faults;
 mod process;
 mod storage;
@@ -31,6 +31,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use checks::{Breach, TenureTally};
+use testkit::dice::wanted_seeds;
 use world::{Defect, World, WorldShape};
 
 /// Seeds that found a defect, with its description.
@@ -74,10 +75,7 @@ const ENOUGH_TO_SHOW: u64 = 10;
 
 /// The seeds that the environment names.
 fn wanted() -> Option<Range<u64>> {
-    let text = std::env::var("SIMULATED_TENURES").ok()?;
-    let (first, count) = text.split_once('+').expect("SIMULATED_TENURES is FIRST+COUNT");
-    let first: u64 = first.parse().expect("a number");
-    Some(first..first + count.parse::<u64>().expect("a number"))
+    wanted_seeds("SIMULATED_TENURES")
 }
 
 /// Runs one world. Gives its tally and its first breach.
@@ -189,6 +187,7 @@ fn each_defect_is_found() {
         (Defect::SameBootForgotten, &[Breach::LateAppend]),
         (Defect::LocksNotRestored, &[Breach::GrantedTwice]),
         (Defect::LastRecordMissed, &[Breach::LostRecord]),
+        (Defect::RenewalsForgotten, &[Breach::EndedInCalm]),
     ];
     let shown = |breach| defects.iter().any(|(_, all)| all.contains(&breach));
     assert!(Breach::ALL.into_iter().all(shown), "each promise is broken by a defect");

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use tenure::ownership::OwnershipStage;
+use tenure::ownership::{EndReason, OwnershipStage};
 use tenure::{Action, BootTime, NodeOwner, Ownership, OwnershipEvent, ServingTerm};
 
-use crate::chance::{MILLI, SECOND, TrueTime};
 use crate::checks::Breach;
 use crate::client::{ClientEvent, ClientReply, ClientRequest, RequestKind};
+use crate::clock::{MILLI, SECOND, TrueTime};
 use crate::storage::{Append, Contents, JournalRecord};
 use crate::store::StoreCall;
 use crate::world::{Defect, ProcessId, World, WorldEvent};
@@ -227,13 +227,22 @@ impl World {
                 Action::Fence(former) => self.fence(id, &former),
                 Action::Start { epoch, until, guid } => self.start_server(id, epoch.0, until, guid),
                 Action::Extend(until) => self.extend(id, until),
+                Action::Renew(_) if self.defect == Defect::RenewalsForgotten => {}
                 Action::Renew(epoch) => self.call(id, StoreCall::Renew(epoch)),
                 Action::Update(record) => self.call(id, StoreCall::Update(record)),
                 Action::Quiet => self.quiet(id),
                 Action::Release(record) => self.call(id, StoreCall::Release(record)),
-                Action::End(reason) => self.end_process(id, &format!("{reason:?}")),
+                Action::End(reason) => self.ended(id, &reason),
             }
         }
+    }
+
+    fn ended(&mut self, id: ProcessId, reason: &EndReason) {
+        let is_forced = matches!(reason, EndReason::TermOver(_));
+        self.checks.must(!is_forced || !self.is_quite_calm(), Breach::EndedInCalm, self.now, || {
+            format!("{id:?} ends: {reason:?}")
+        });
+        self.end_process(id, &format!("{reason:?}"));
     }
 
     /// Extends the term of the server, which announces its address again. A former owner that was paused may

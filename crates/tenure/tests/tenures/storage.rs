@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::chance::{MILLI, SECOND};
 use crate::checks::Breach;
+use crate::clock::{MILLI, SECOND};
 use crate::process::ProcessEvent;
 use crate::world::{Defect, LOCKS, ProcessId, World, WorldEvent};
 
@@ -182,7 +182,7 @@ impl World {
         let journal = &mut self.servers[server as usize].journal;
         let is_here = |append: &Append| append.node == node && append.boot == boot;
         let all = journal.under_way.iter().filter(|append| is_here(append)).count();
-        let mut left = self.chance.index(all + 1);
+        let mut left = self.chance.below(all + 1);
         journal.under_way.retain(|append| {
             let is_sent = left > 0;
             left = left.saturating_sub(usize::from(is_here(append)));

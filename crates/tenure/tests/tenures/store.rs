@@ -2,7 +2,7 @@
 
 use tenure::{Epoch, NodeOwner, OwnershipEvent, StoreError, TakeOutcome, Taken, TenureRecord};
 
-use crate::chance::{TrueTime, nanos};
+use crate::clock::{TrueTime, nanos};
 use crate::world::{Defect, ProcessId, World, WorldEvent};
 
 /// A call of a node.
@@ -77,7 +77,7 @@ impl StoreEntry {
 impl World {
     /// The end of a lease that is given or renewed now. The store is never early.
     fn lease_end(&self) -> TrueTime {
-        let term = nanos(self.times.term);
+        let term = nanos(self.habits.granted);
         self.now + term + term / 1000 * self.habits.late_leases
     }
 
@@ -85,7 +85,7 @@ impl World {
     pub fn at_store(&mut self, server: u32, from: ProcessId, call: StoreCall) -> StoreReply {
         let refused = || StoreError::NotOwner("another epoch".to_owned());
         let ends = self.lease_end();
-        let term = self.times.term;
+        let term = self.habits.granted;
         let compares = self.defect != Defect::EpochNotCompared;
         let entry = &mut self.servers[server as usize].entry;
         let lease = entry.lease.as_mut();
@@ -158,7 +158,7 @@ impl World {
         self.checks.tally.taken += 1;
         self.checks.line(self.now, || format!("server {server}: {from:?} takes epoch {epoch}"));
         self.push(ends, WorldEvent::LeaseEnd { server, epoch });
-        TakeOutcome::Taken(Taken { record, term: Some(self.times.term) })
+        TakeOutcome::Taken(Taken { record, term: Some(self.habits.granted) })
     }
 
     /// The time has come at which a lease may be over.

@@ -5,12 +5,14 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};
+use std::time::Duration;
 
 use tenure::{BootTime, Times};
+use testkit::dice::Dice;
 
-use crate::chance::{Chance, MILLI, NodeClock, SECOND, TrueTime, nanos};
 use crate::checks::{Breach, Checks};
 use crate::client::{ClientEvent, SimulatedClient};
+use crate::clock::{MILLI, NodeClock, SECOND, TrueTime, nanos};
 use crate::faults::FaultTurn;
 use crate::process::{Process, ProcessEvent};
 use crate::storage::FileJournal;
@@ -71,6 +73,8 @@ pub enum Defect {
     LocksNotRestored,
     /// An owner misses what was written last.
     LastRecordMissed,
+    /// No renewal is sent.
+    RenewalsForgotten,
 }
 
 /// The habits of a store and of clients, which differ from one world to the next.
@@ -78,6 +82,9 @@ pub enum Defect {
 pub struct Habits {
     /// The store ends leases so many thousandths of a term late.
     pub late_leases: u64,
+    /// The length of the terms that the store grants, which is shorter than what it is asked for in some
+    /// worlds.
+    pub granted: Duration,
     /// The store gives the tenure to the same boot again while its lease runs.
     pub gives_own_again: bool,
     /// All servers of a node write through one storage client.
@@ -232,7 +239,7 @@ pub struct World {
     pub defect: Defect,
     pub habits: Habits,
     pub times: Times,
-    pub chance: Chance,
+    pub chance: Dice,
     pub now: TrueTime,
     pub nodes: Vec<ClusterNode>,
     pub slots: Vec<Slot>,
@@ -251,18 +258,19 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, shape: WorldShape, defect: Defect) -> World {
-        let mut chance = Chance::new(seed);
-        let mut times = Times::of_term(std::time::Duration::from_secs(shape.term_seconds));
+        let mut chance = Dice::new(seed);
+        let mut times = Times::of_term(Duration::from_secs(shape.term_seconds));
         if defect == Defect::NoMargin {
-            times.margin = std::time::Duration::ZERO;
+            times.margin = Duration::ZERO;
         }
         let limits = [SECOND, 3 * SECOND, 8 * SECOND];
         let habits = Habits {
-            late_leases: [0, 0, 1, 30][chance.index(4)],
+            late_leases: [0, 0, 1, 30][chance.below(4)],
+            granted: if seed % 3 == 2 { times.term * 2 / 5 } else { times.term },
             gives_own_again: chance.one_in(2),
             shares_mount: chance.one_in(2),
-            client_limit: limits[chance.index(3)],
-            call_limit: nanos(times.term) / [3, 6, 10][chance.index(3)],
+            client_limit: limits[chance.below(3)],
+            call_limit: nanos(times.term) / [3, 6, 10][chance.below(3)],
         };
         let mut world = World {
             shape,
@@ -389,6 +397,11 @@ impl World {
 
     pub fn is_calm(&self) -> bool {
         self.now >= self.calm_at
+    }
+
+    /// Whether the last fault is so long ago that no term ends from it any more.
+    pub fn is_quite_calm(&self) -> bool {
+        self.now >= self.calm_at + self.bound() / 2
     }
 
     pub fn node_of(&self, process: ProcessId) -> &ClusterNode {
