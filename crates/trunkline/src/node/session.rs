@@ -41,16 +41,21 @@ pub struct NodeSession {
     pub parked: Arc<ParkedSockets>,
     pub(super) stop: Arc<Notify>,
     pub(super) addresses: Arc<NodeAddresses>,
+    /// The time for which the storage may be silent.
+    pub storage_timeout: Duration,
+    pub(super) failure: FailureMark,
 }
 
 impl NodeSession {
-    /// Checks that the state directory is that of the virtual server.
+    /// Checks that the state directory is that of the virtual server, and that the tenure store has counted the
+    /// epochs of its earlier owners.
     ///
     /// # Errors
-    /// It is another one.
+    /// It is another one, or the store has lost its record.
     pub fn admit(&self, state: &StateDir, guid: &str) -> anyhow::Result<()> {
         if self.guid.is_empty() || self.guid == guid {
-            return Ok(());
+            let is_known = !self.guid.is_empty();
+            return state.note_epoch(self.epoch, is_known).map_err(anyhow::Error::msg);
         }
         anyhow::bail!(
             "{} has the GUID {guid}, and the virtual server has {}: it is the state directory of another \

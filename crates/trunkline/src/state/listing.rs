@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::FIRST_PASSWORD;
+use super::last_epoch;
 use crate::archive::is_plain;
 
 /// The names of all files that are part of a backup, as paths below the directory `dir`. Sidecar data, which
@@ -29,12 +30,13 @@ pub fn member_names(dir: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Whether a file at the top of the directory is part of a backup. The password of the first user is not: it
-/// is there in plain text, for a few minutes. Sockets and locks belong to a process. Backups are no part of
+/// is there in plain text, for a few minutes. Sockets and locks belong to a process,
+/// and the last epoch to a tenure store. Backups are no part of
 /// backups, also those that a shell has compressed and put there, and those that are not complete.
 fn is_member(name: &str) -> bool {
     let is_left_over = [".damaged", ".tar", ".partial"].iter().any(|part| name.contains(part));
     let is_left_over = is_left_over || name.ends_with(".new");
-    !is_left_over && !["lock", "control.sock", FIRST_PASSWORD].contains(&name)
+    !is_left_over && !["lock", "control.sock", last_epoch::NAME, FIRST_PASSWORD].contains(&name)
 }
 
 pub fn is_number(name: &str) -> bool {
