@@ -8,6 +8,16 @@ use identity::Silent;
 use identity::host::{HostAccounts, HostUser, Nss};
 use parking_lot::Mutex;
 
+/// The id of this boot of the host, with the line end that the kernel writes. A later boot has another one.
+///
+/// # Errors
+/// The host's error, with the file.
+pub fn boot_id() -> std::io::Result<String> {
+    let path = "/proc/sys/kernel/random/boot_id";
+    std::fs::read_to_string(path)
+        .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))
+}
+
 /// The longest wait for the host's user database.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 

@@ -12,7 +12,6 @@ use std::thread;
 use std::time::Duration;
 
 use admin::status::Takeover;
-use anyhow::Context;
 use net::LiveConnections;
 use parking_lot::Mutex;
 use tenure::ownership::{EndReason, Hindrance, OwnershipStage as Stage};
@@ -23,11 +22,13 @@ use tenure::{
 use tokio::sync::Notify;
 
 use super::addresses::NodeAddresses;
+use super::failure::FailureMark;
 use super::session::{NodeSession, whole_ms};
 use super::socket::NodeStatus;
 use super::{fence, socket, store};
 use crate::cli::ServeArgs;
 use crate::config::{Config, Node};
+use crate::host;
 use crate::serve::signals::Signals;
 use crate::serve::{self, notify};
 
@@ -62,6 +63,8 @@ struct NodeDriver {
     logged: Option<Hindrance>,
     /// The time at which the fence began.
     fencing_since: Option<BootTime>,
+    /// The time at which the server must have started.
+    start_ends: BootTime,
 }
 
 /// Waits for the tenure, serves, and gives the tenure back.
@@ -81,7 +84,7 @@ pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Resul
     let clients = fence::storage_clients(&settings, &dirs).inspect_err(|_| addresses.take_down());
     let owner = NodeOwner {
         node: settings.name.value.clone(),
-        boot_id: boot_id()?,
+        boot_id: host::boot_id()?.trim().to_owned(),
         epoch: Epoch(0),
         storage_clients: clients.map_err(|why| serve::Failed(format!("{why:#}")))?,
     };
@@ -116,6 +119,7 @@ pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Resul
         is_listening: Arc::default(),
         logged: None,
         fencing_since: None,
+        start_ends: BootTime::NEVER,
     };
     tracing::info!(
         server = driver.settings.server.value,
@@ -126,40 +130,6 @@ pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Resul
     driver.drive(&events)
 }
 
-/// A file on the node that says that its last attempt to serve has failed. The next process then leaves other
-/// nodes the time to try.
-struct FailureMark(PathBuf);
-
-impl FailureMark {
-    fn new(settings: &Node) -> FailureMark {
-        FailureMark(settings.run_dir.value.join(format!("node-{}.failed", settings.server.value)))
-    }
-
-    fn set(&self) {
-        if let Err(error) = std::fs::write(&self.0, "") {
-            tracing::debug!(%error, path = %self.0.display(), "the failure cannot be noted");
-        }
-    }
-
-    /// Waits if the last process has failed.
-    fn wait(&self, pause: Duration) {
-        if std::fs::remove_file(&self.0).is_ok() {
-            tracing::info!(
-                pause_s = pause.as_secs(),
-                "the last attempt to serve failed; other nodes may try first"
-            );
-            thread::sleep(pause);
-        }
-    }
-}
-
-/// The id of this host's boot.
-fn boot_id() -> anyhow::Result<String> {
-    let path = PathBuf::from("/proc/sys/kernel/random/boot_id");
-    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(text.trim().to_owned())
-}
-
 impl NodeDriver {
     fn drive(&mut self, events: &Receiver<OwnershipEvent>) -> anyhow::Result<()> {
         loop {
@@ -167,6 +137,7 @@ impl NodeDriver {
             // Without a term that is renewed, the addresses are prolonged by the time alone.
             let tick = if self.has_endless_term() { self.times.renew } else { LONG };
             let wait = self.ownership.deadline().map_or(LONG, |at| at.since(now)).min(tick);
+            let wait = wait.min(self.start_ends.since(now));
             let event = match events.recv_timeout(wait) {
                 Ok(event) => event,
                 Err(RecvTimeoutError::Timeout) => OwnershipEvent::Woken,
@@ -188,6 +159,11 @@ impl NodeDriver {
                 }
             }
             let stage = self.ownership.stage();
+            if stage != Stage::Starting {
+                self.start_ends = BootTime::NEVER;
+            } else if net::boot_time() >= self.start_ends {
+                self.abandon_start();
+            }
             let has_served = matches!(stage, Stage::Serving | Stage::Releasing);
             if self.result.lock().is_some() && (has_served || self.is_listening.load(Ordering::Acquire)) {
                 // It may have accepted requests, so its tenure ends by the fence and not by a release.
@@ -305,11 +281,10 @@ impl NodeDriver {
     /// Starts the server. Its end is the end of the process.
     fn start(&mut self, epoch: Epoch, term: Arc<ServingTerm>, guid: String) {
         self.term = Some(Arc::clone(&term));
-        let Some((args, signals)) = self.server.take() else {
-            let why = "it was started once before".to_owned();
-            return self.spawn(move || Some(OwnershipEvent::Started(Err(why))));
-        };
+        let (args, signals) =
+            self.server.take().expect("a process that has started a server takes no tenure");
         let started = net::boot_time();
+        self.start_ends = started.plus(Duration::from_secs(self.settings.start_timeout_s.value));
         let fence_ms = self.fencing_since.map_or(0, |since| whole_ms(started.since(since)));
         self.addresses.begin_probe();
         let session = NodeSession {
@@ -327,6 +302,8 @@ impl NodeDriver {
             parked: Arc::default(),
             stop: Arc::clone(&self.stop),
             addresses: Arc::clone(&self.addresses),
+            storage_timeout: Duration::from_secs(self.settings.storage_timeout_s.value),
+            failure: self.failure.clone(),
         };
         let result = Arc::clone(&self.result);
         self.spawn(move || {
@@ -375,6 +352,23 @@ impl NodeDriver {
             EndReason::TermOver(why) => self.end_at_once(&format!("its term is over: {why}")),
             EndReason::NotOwner(why) => self.end_at_once(&why),
         }
+    }
+
+    /// Ends the process, since its server does not start. Its tenure is not given back: what hangs may still
+    /// be carried out, so the next owner must fence.
+    fn abandon_start(&self) -> ! {
+        if let Some(term) = &self.term {
+            term.end();
+        }
+        self.failure.set();
+        self.addresses.take_down();
+        let (server, limit) = (&self.settings.server.value, self.settings.start_timeout_s.value);
+        tracing::error!(
+            "the server of the virtual server `{server}` did not start within {limit} s, and this node ends; \
+             its storage may hang; for a longer start, set `start_timeout_s` in [node]"
+        );
+        kerberos::skip_destructors_at_exit();
+        std::process::exit(crate::state::loss::LOST);
     }
 
     /// Ends the process without a reply to anybody. Another node may serve the clients now.

@@ -8,6 +8,7 @@
 
 mod addresses;
 mod driver;
+mod failure;
 mod fence;
 pub mod session;
 pub mod socket;

@@ -14,6 +14,7 @@ use tenure::{BootTime, Epoch, OwnershipEvent, ServingTerm};
 use tokio::sync::Notify;
 
 use super::addresses::NodeAddresses;
+use super::failure::FailureMark;
 use crate::state::StateDir;
 
 /// The tenure of a running server.
@@ -135,6 +136,14 @@ impl NodeSession {
         self.term.end();
         self.addresses.take_down();
         self.parked.close();
+    }
+
+    /// Stops to reply and leaves the virtual server to other nodes, right before the process ends. The tenure
+    /// is not given back: a write that hangs may still be carried out, so the next owner must fence.
+    pub fn lose(&self) {
+        self.term.end();
+        self.failure.set();
+        self.addresses.take_down();
     }
 }
 

@@ -101,7 +101,8 @@ fn run_under(args: &ServeArgs, signals: Signals, session: Option<&NodeSession>) 
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
     let server = wiring::start(&plan, bound.listeners, nfs, &state, session)?;
-    loss::watch(&state, end_at_once)?;
+    let (silence, owner) = (session.map(|session| session.storage_timeout), session.cloned());
+    loss::watch(&state, silence, move |state, why| end_at_once(owner.as_ref(), state, why))?;
     session.map(|session| session.begin_serving(&state, &guid)).transpose()?;
     signals.begin_serving();
     let control = Arc::new(Control::new(overrides, state, plan, sources, addresses, server, tokens));
@@ -113,9 +114,10 @@ fn run_under(args: &ServeArgs, signals: Signals, session: Option<&NodeSession>) 
 
 /// Ends the process without a reply to anybody: another machine may serve its clients now. The host closes
 /// the connections.
-fn end_at_once(state: &Path, why: &str) {
+fn end_at_once(session: Option<&NodeSession>, state: &Path, why: &str) {
     let state = state.display();
     tracing::error!("state directory {state} is lost, and this server ends: {why}");
+    session.inspect(|session| session.lose());
     kerberos::skip_destructors_at_exit();
     std::process::exit(loss::LOST);
 }

@@ -7,11 +7,15 @@
 //! The host says so in one of three ways: the file system refuses every call, the directory has another file
 //! `lock`, or a write does not reach the storage. A write is tried only on storage that other hosts can
 //! reach, so that a local disk may sleep.
+//!
+//! Storage may also hang without an error. A single server waits for it, as its clients do. A node of a
+//! virtual server ends when a look has had no answer for long, so that another node goes on.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -84,21 +88,59 @@ fn is_loss(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| LOSSES.contains(&errno))
 }
 
-/// Watches from now on that this process owns `state`. If it does not, `end` is called with the reason.
+/// Watches from now on that this process owns `state`. If it does not, `end` is called with the reason. With
+/// `silence`, the state directory is one that other nodes reach, and `end` is also called when it has not
+/// answered for so long.
 ///
 /// # Errors
 /// The host's: it has no more descriptors or threads.
-pub fn watch(state: &StateDir, end: impl FnOnce(&Path, &str) + Send + 'static) -> io::Result<()> {
-    let (held, dir) = (HeldLock::of(state)?, state.path().to_path_buf());
+pub fn watch(
+    state: &StateDir,
+    silence: Option<Duration>,
+    end: impl FnOnce(&Path, &str) + Send + 'static,
+) -> io::Result<()> {
+    let (mut held, dir) = (HeldLock::of(state)?, state.path().to_path_buf());
+    // A disk that another node mounts later is local to each of them.
+    held.is_far |= silence.is_some();
+    let (sender, looks) = channel();
     thread::Builder::new().name("state".into()).spawn(move || {
         loop {
             thread::sleep(EVERY);
-            if let Some(why) = held.lost() {
-                return end(&dir, &why);
+            let lost = held.lost();
+            let is_lost = lost.is_some();
+            if sender.send(lost).is_err() || is_lost {
+                return;
             }
         }
     })?;
+    thread::Builder::new()
+        .name("state watch".into())
+        .spawn(move || end(&dir, &first_loss(&looks, EVERY, silence)))?;
     Ok(())
+}
+
+/// Waits for the first of these looks that has found a loss. With `silence`, waits no longer for a look than
+/// that. The time is counted in steps, so that a pause of this process is one step of silence.
+fn first_loss(looks: &Receiver<Option<String>>, step: Duration, silence: Option<Duration>) -> String {
+    let mut silent = Duration::ZERO;
+    loop {
+        let look = match silence {
+            Some(_) => looks.recv_timeout(step),
+            None => looks.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match look {
+            Ok(None) => silent = Duration::ZERO,
+            Ok(Some(why)) => return why,
+            Err(RecvTimeoutError::Timeout) => silent += step,
+            Err(RecvTimeoutError::Disconnected) => return "the look at it has failed".to_owned(),
+        }
+        if silence.is_some_and(|most| silent >= most) {
+            return format!(
+                "its storage has not answered for {} s (`storage_timeout_s` in [node])",
+                silent.as_secs()
+            );
+        }
+    }
 }
 
 #[cfg(test)]
@@ -130,5 +172,21 @@ mod tests {
             [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::INTR].map(error).iter().all(|e| !is_loss(e))
         );
         assert!([Errno::SHUTDOWN, Errno::NOTCONN, Errno::STALE, Errno::NOENT].map(error).iter().all(is_loss));
+    }
+
+    #[test]
+    fn storage_that_is_silent_for_too_long_is_lost_and_one_that_is_slow_is_not() {
+        let (sender, looks) = channel();
+        let step = Duration::from_nanos(1);
+        for look in [None, None, Some("it was removed".to_owned())] {
+            sender.send(look).unwrap();
+        }
+        assert_eq!(first_loss(&looks, step, Some(2 * step)), "it was removed");
+        // Two steps of silence after the last look.
+        sender.send(None).unwrap();
+        let why = first_loss(&looks, step, Some(2 * step));
+        assert!(why.contains("has not answered") && looks.try_recv().is_err(), "{why}");
+        drop(sender);
+        assert!(first_loss(&looks, step, None).contains("has failed"));
     }
 }

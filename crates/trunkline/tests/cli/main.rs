@@ -8,6 +8,7 @@ mod health;
 mod interfaces;
 mod link;
 mod load;
+mod node;
 mod packaging;
 mod running;
 mod users_and_config;

@@ -10,9 +10,6 @@ use volume_posix::{PosixJournal, RecoveredJournal};
 use crate::config::Share;
 use crate::state::StateDir;
 
-/// The file with a new id for each boot of Linux.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-
 /// The content of the journals, for messages.
 const OPENS: &str = "what clients had open";
 const CLIENTS: &str = "which clients there were, so some of them may be unable to reclaim their state";
@@ -55,10 +52,10 @@ pub fn keep_clients(state: &StateDir, journal: &Path, nfs: &nfs::Server) -> Resu
         PosixJournal::open(journal).map_err(|why| format!("the NFS clients' record: {why}"))?;
     warn_of_damage(journal, &found, CLIENTS);
     // Shows whether only this program was restarted, or the whole host.
-    let boot = std::fs::read(BOOT_ID).unwrap_or_default();
+    let boot = crate::host::boot_id().unwrap_or_default();
     let kept = Arc::new(kept);
     state.journals().add(journal, &kept);
-    nfs.keep_clients(kept, &found.records, &boot, net::now())
+    nfs.keep_clients(kept, &found.records, boot.as_bytes(), net::now())
         .map_err(|why| format!("the NFS clients' record {}: {why}", journal.display()))?;
     if is_missing || !found.damage.is_empty() {
         nfs.mark_records_incomplete();
