@@ -1,11 +1,12 @@
 //! The directories that the server serves, each with its engine.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use volume_posix::PosixVolume;
+
+use super::tree_lock::TreeLock;
 
 /// A directory that is served, and the engine on it.
 #[derive(Clone)]
@@ -15,7 +16,7 @@ pub(super) struct ServedDirectory {
     /// The share was removed or moved to another path, and clients are still connected to it.
     pub(super) is_left: bool,
     /// Keeps other virtual servers from the directory. None for a server of one machine.
-    pub(super) _lock: Option<Arc<File>>,
+    pub(super) _lock: Option<Arc<TreeLock>>,
 }
 
 /// The served directories by their real path.
