@@ -219,3 +219,30 @@ fn a_path_that_no_link_has() {
         assert!(said.contains(wrong), "{line}: {said}");
     }
 }
+
+#[test]
+fn a_tenure_store_that_cannot_be_used() {
+    let node = "[node]\ntenure = \"etcd\"\nfence = \"none\"\n";
+    let share = "[share.docs]\npath = \"docs\"\nusers = { ann = \"full\" }\n";
+    for (keys, wanted) in [
+        (
+            "etcd = [\"https://10.0.0.7:2379\"]",
+            "[node]: https://10.0.0.7:2379 needs the authority of etcd's certificates: set `etcd_ca`",
+        ),
+        ("etcd = [\"https://10.0.0.7:2379\"]\netcd_ca = \"missing.pem\"", "missing.pem: "),
+        ("etcd = [\"https://10.0.0.7:2379\"]\netcd_ca = \"pw\"", "pw: it has no certificate"),
+        (
+            "etcd = [\"http://10.0.0.7/x:2379\"]",
+            "[node]: `http://10.0.0.7/x:2379` is no endpoint of etcd: it has more than a host and a port",
+        ),
+        (
+            "etcd = [\"http://10.0.0.7:2379\"]\netcd_user = \"u\"\netcd_password_file = \"missing\"",
+            "`etcd_password_file` in [node]: ",
+        ),
+    ] {
+        let program = program_with(&format!("{USER}{share}{node}{keys}\n"));
+        let done = program.run("config check --config t.toml").code(2);
+        let errors = String::from_utf8_lossy(&done.get_output().stderr).into_owned();
+        assert!(errors.contains(wanted), "{errors}");
+    }
+}

@@ -422,7 +422,7 @@ impl TenureKeys {
 fn check_secrecy(endpoints: &[EtcdEndpoint], has_tls: bool, has_login: bool) -> Result<(), String> {
     for endpoint in endpoints {
         if endpoint.is_tls && !has_tls {
-            return Err(format!("{endpoint} needs the authority of etcd's certificates"));
+            return Err(format!("{endpoint} needs the authority of etcd's certificates: set `etcd_ca`"));
         }
         if !endpoint.is_tls && has_tls {
             return Err(format!("{endpoint} is without TLS, though files for TLS are given; write https://"));

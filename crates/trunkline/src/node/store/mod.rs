@@ -22,5 +22,5 @@ pub use etcd::{EtcdLogin, EtcdOptions, EtcdStore, EtcdTls};
 pub use external::ExternalStore;
 pub use flock::FlockStore;
 pub use node_lock::NodeLock;
-pub use open::open;
+pub use open::{check, open};
 pub use tenure_file::TenureFile;

@@ -33,12 +33,25 @@ pub fn open(config: &Config) -> anyhow::Result<OpenedStore> {
             let store = Arc::new(ExternalStore::new(beside()?, net::boot_time));
             OpenedStore { store: Arc::<ExternalStore>::clone(&store), external: Some(store) }
         }
-        Some(TenureKind::Etcd) => {
-            let store = EtcdStore::new(options(node)?).map_err(anyhow::Error::msg)?;
-            OpenedStore { store: Arc::new(store), external: None }
-        }
+        Some(TenureKind::Etcd) => OpenedStore { store: Arc::new(etcd(node)?), external: None },
     };
     Ok(store)
+}
+
+/// Checks the settings of a store and the files that they name, as [`open`] does. It needs no storage and
+/// asks no store.
+///
+/// # Errors
+/// One line about the setting that cannot be used.
+pub fn check(node: &Node) -> anyhow::Result<()> {
+    match node.tenure.as_ref().map(|tenure| tenure.value) {
+        Some(TenureKind::Etcd) => etcd(node).map(drop),
+        Some(TenureKind::Flock | TenureKind::External) | None => Ok(()),
+    }
+}
+
+fn etcd(node: &Node) -> anyhow::Result<EtcdStore> {
+    EtcdStore::new(options(node)?).map_err(|why| anyhow::anyhow!("[node]: {why}"))
 }
 
 fn options(node: &Node) -> anyhow::Result<EtcdOptions> {
