@@ -1,9 +1,13 @@
 //! `trunkline node`: serves as a node of a virtual server, and asks or tells the node that runs here.
 
-use tenure::TenureRecord;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tenure::{Epoch, NodeOwner, TenureRecord};
 
 use super::output;
 use crate::cli::{LocationArgs, NodeCommand};
+use crate::config::node::TenureKind;
 use crate::config::{Config, ConfigError, Node};
 use crate::node::socket::{self, NodeRequest, NodeResponse, NodeStatus};
 use crate::node::store;
@@ -24,7 +28,7 @@ pub fn run(command: NodeCommand) -> anyhow::Result<()> {
             node::run(&args, &config, signals)
         }
         NodeCommand::Status { location, json } => status(&location, json),
-        NodeCommand::Move { location, to } => tell(&location, &NodeRequest::Move { to }),
+        NodeCommand::Move { location, to } => move_away(&location, to),
         NodeCommand::Take { location, hold_s } => tell(&location, &NodeRequest::Take { hold_s }),
         NodeCommand::Hold { location, hold_s } => tell(&location, &NodeRequest::Hold { hold_s }),
         NodeCommand::Fenced { location, node } => tell(&location, &NodeRequest::Fenced { node }),
@@ -52,6 +56,58 @@ fn tell(location: &LocationArgs, request: &NodeRequest) -> anyhow::Result<()> {
     match socket::ask(&node_of(location)?, request)? {
         NodeResponse::Refused(why) => anyhow::bail!("{why}"),
         NodeResponse::Done | NodeResponse::Status(_) => Ok(()),
+    }
+}
+
+/// The time between two looks at the record of a move.
+const LOOKS: Duration = Duration::from_millis(100);
+/// The time that the next owner has, besides the term for which the virtual server is reserved: the former
+/// owner may be among those that wait once its process is started again.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Moves the virtual server to another node, and waits until a node has taken it.
+fn move_away(location: &LocationArgs, to: Option<String>) -> anyhow::Result<()> {
+    let config = Config::of_file(&location.overrides())?;
+    let node = settings(&config)?;
+    let store = store::open(&config)?.store;
+    let before = store.record().map_err(anyhow::Error::new)?.map_or(Epoch(0), |(record, _)| record.epoch);
+    tell(location, &NodeRequest::Move { to: to.clone() })?;
+    if node.tenure.is_some_and(|tenure| tenure.value == TenureKind::External) {
+        // The program that decides says which node is next.
+        return Ok(());
+    }
+    let times = [config.server.drain_s.value, node.term_s.value];
+    let until = Instant::now() + times.map(Duration::from_secs).iter().sum::<Duration>() + PATIENCE;
+    loop {
+        // A store that fails now may answer later.
+        let record = store.record().ok().flatten().map(|(record, _)| record);
+        let owner = record.and_then(|record| record.owner).filter(|owner| owner.epoch > before);
+        if let Some(owner) = owner {
+            output::text(moved(to.as_deref(), &node.name.value, &owner).map_err(anyhow::Error::msg)?);
+            return Ok(());
+        }
+        if Instant::now() >= until {
+            let whom = to.map_or("no node".to_owned(), |to| format!("node {to} did not, and no other node"));
+            anyhow::bail!("{whom} has taken the virtual server; `trunkline node status` shows why");
+        }
+        thread::sleep(LOOKS);
+    }
+}
+
+/// The outcome of a move from `this` node, once a node owns the virtual server again.
+fn moved(to: Option<&str>, this: &str, owner: &NodeOwner) -> Result<String, String> {
+    let NodeOwner { node, epoch, .. } = owner;
+    let has_it = match node == this {
+        true => format!("node {node} has taken it back (epoch {})", epoch.0),
+        false => format!("node {node} has taken it (epoch {})", epoch.0),
+    };
+    match to {
+        Some(to) if to != node => Err(format!(
+            "node {to} did not take the virtual server in time; {has_it}; does `trunkline node serve` run \
+             there, and is `name` in its [node] {to}?"
+        )),
+        None if node == this => Err(format!("no other node took the virtual server in time; {has_it}")),
+        _ => Ok(format!("node {node} owns the virtual server (epoch {})\n", epoch.0)),
     }
 }
 
@@ -109,5 +165,35 @@ fn owner(record: &TenureRecord) -> String {
     match &record.owner {
         Some(owner) => format!("{} (epoch {})", owner.node, owner.epoch.0),
         None => format!("none (last epoch {})", record.epoch.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_move_to_a_node_that_does_not_wait_is_told_of() {
+        let owner = |node: &str| NodeOwner {
+            node: node.into(),
+            boot_id: String::new(),
+            epoch: Epoch(9),
+            storage_clients: Vec::new(),
+        };
+        let owned = "node b owns the virtual server (epoch 9)\n".to_owned();
+        assert_eq!(moved(Some("b"), "a", &owner("b")), Ok(owned.clone()));
+        assert_eq!(moved(None, "a", &owner("b")), Ok(owned));
+        for (to, now, wanted) in [
+            (
+                Some("x"),
+                "a",
+                "node x did not take the virtual server in time; node a has taken it back (epoch 9)",
+            ),
+            (Some("x"), "b", "node x did not take the virtual server in time; node b has taken it (epoch 9)"),
+            (None, "a", "no other node took the virtual server in time; node a has taken it back (epoch 9)"),
+        ] {
+            let why = moved(to, "a", &owner(now)).unwrap_err();
+            assert!(why.starts_with(wanted), "{why}");
+        }
     }
 }

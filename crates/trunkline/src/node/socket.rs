@@ -97,6 +97,7 @@ impl NodeStatus {
         term: Option<&ServingTerm>,
     ) {
         let stage = ownership.stage();
+        let hindrance = &hindrance.as_ref().filter(|hindrance| is_present(hindrance, stage)).cloned();
         let owned = match hindrance {
             Some(Hindrance::Owned(record)) => Some(record),
             _ => None,
@@ -108,10 +109,7 @@ impl NodeStatus {
         self.node = ownership.node().to_owned();
         self.stage = stage_name(stage).to_owned();
         self.record = ownership.record().or(owned).cloned();
-        self.hindrance = match stage {
-            OwnershipStage::Serving => None,
-            _ => hindrance.as_ref().map(|hindrance| shown(hindrance, server)),
-        };
+        self.hindrance = hindrance.as_ref().map(|hindrance| shown(hindrance, server));
         let has_tenure = ownership.record().is_some();
         let until = term
             .filter(|_| has_tenure)
@@ -119,6 +117,19 @@ impl NodeStatus {
             .filter(|until| *until != tenure::BootTime::NEVER);
         let remaining = until.map(|until| until.since(net::boot_time()).as_millis());
         self.remaining_ms = remaining.and_then(|ms| u64::try_from(ms).ok());
+    }
+}
+
+/// Whether the last hindrance still is the reason why the node does not serve. All are over once it has the
+/// tenure, but a fence that has failed and is tried again.
+fn is_present(hindrance: &Hindrance, stage: OwnershipStage) -> bool {
+    match stage {
+        OwnershipStage::Waiting => true,
+        OwnershipStage::Fencing => matches!(hindrance, Hindrance::Fence { .. }),
+        OwnershipStage::Starting
+        | OwnershipStage::Serving
+        | OwnershipStage::Releasing
+        | OwnershipStage::Ended => false,
     }
 }
 
@@ -276,4 +287,50 @@ pub fn ask(node: &Node, request: &NodeRequest) -> anyhow::Result<NodeResponse> {
     let mut line = String::new();
     BufReader::new(stream.take(1 << 20)).read_line(&mut line)?;
     serde_json::from_str(&line).map_err(|error| anyhow::anyhow!("the node's response: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tenure::{BootTime, Epoch, StoreError, TakeOutcome, Taken, Times};
+
+    use super::*;
+
+    fn owner(node: &str) -> NodeOwner {
+        NodeOwner { node: node.into(), boot_id: node.into(), epoch: Epoch(1), storage_clients: Vec::new() }
+    }
+
+    #[test]
+    fn a_hindrance_that_is_over_is_not_shown() {
+        let at = |ms: u64| BootTime { ns: ms * 1_000_000 };
+        let term = Duration::from_secs(10);
+        let mut ownership = Ownership::new("a".into(), Times::of_term(term), at(0));
+        let mut status = NodeStatus::default();
+        let mut last = None;
+        let mut shown = |ownership: &mut Ownership, event, ms| {
+            ownership.handle(event, at(ms));
+            last = ownership.take_hindrance().or(last.take());
+            status.note(ownership, "files", &last, None);
+            (status.stage.clone(), status.hindrance.clone(), status.unfenced.len())
+        };
+        let took = |asked, outcome| OwnershipEvent::Took { asked: at(asked), outcome };
+        let free = TenureRecord { epoch: Epoch(1), owner: Some(owner("b")), ..TenureRecord::default() };
+        let taken = Taken { record: free.clone().taken_by(owner("a")), term: Some(term) };
+        shown(&mut ownership, OwnershipEvent::Woken, 0);
+        let waiting = shown(&mut ownership, took(0, Ok(TakeOutcome::Owned(free))), 10);
+        assert!(waiting.1.is_some_and(|why| why.contains("node b owns")));
+        shown(&mut ownership, OwnershipEvent::Woken, 10_010);
+        let fencing = shown(&mut ownership, took(10_010, Ok(TakeOutcome::Taken(taken.clone()))), 10_020);
+        assert_eq!(fencing, ("fencing".to_owned(), None, 0));
+        // A fence that has failed stays on show while it is tried again, and until it has succeeded.
+        let failed = shown(&mut ownership, OwnershipEvent::Fenced(Err("no".into())), 10_030);
+        assert_eq!((failed.0.as_str(), failed.1.is_some(), failed.2), ("waiting", true, 1));
+        shown(&mut ownership, OwnershipEvent::Released(Err(StoreError::Refused("no".into()))), 10_040);
+        shown(&mut ownership, OwnershipEvent::Woken, 30_000);
+        let again = shown(&mut ownership, took(30_000, Ok(TakeOutcome::Taken(taken))), 30_010);
+        assert_eq!((again.0.as_str(), again.1.is_some(), again.2), ("fencing", true, 1));
+        let starting = shown(&mut ownership, OwnershipEvent::Fenced(Ok(())), 30_020);
+        assert_eq!(starting, ("starting".to_owned(), None, 0));
+    }
 }
