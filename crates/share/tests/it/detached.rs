@@ -204,6 +204,46 @@ fn what_a_client_that_is_back_removes_goes_and_what_it_may_use_again_stays() {
     }
 }
 
+/// The storage may keep a client's reclaim waiting for long after it is back.
+#[test]
+fn ranges_of_a_client_that_is_back_go_to_nobody_else_before_their_time_is_over() {
+    let world = TestShare::new();
+    let journal = Arc::new(volume::journal::MemoryJournal::default());
+    world.share.keep_opens(journal, &[], &|_| None, Now::default()).unwrap();
+    let (one, two) = (world.client_of(1, user(1001)), world.client_of(2, user(1001)));
+    let losses: Arc<Losses> = Arc::default();
+    let kept = ["plain", "locked", "swept", "own"].map(|name| {
+        let open = one.open(name).disposition(Disposition::Create).deny(Deny::all()).open();
+        crate::persistence::record(&one, &open);
+        if name != "plain" {
+            done(lock(&one, &open, one.owner(&open))).unwrap();
+        }
+        let keeper = Arc::clone(&losses) as Arc<dyn LossListener>;
+        let until_ns = after(60 * SECOND).mono_ns;
+        let how = Detached { until_ns, yields: false, keeper, token: open.id() };
+        one.share.detach_open(&open, how, now()).unwrap();
+        open
+    });
+    let [plain, locked, swept, own] = &kept;
+    one.share.client_returned(one.key, &one.identity.sid, after(SECOND));
+    // It is back for five seconds, and has not asked for them.
+    two.close(&two.open("plain").at(after(7 * SECOND)).open());
+    assert_eq!(losses.take(), [plain.id()]);
+    assert_eq!(
+        two.open("locked").at(after(7 * SECOND)).without_waiting().refusal(),
+        Refusal::SharingConflict
+    );
+    world.share.tick(after(30 * SECOND));
+    assert!(losses.take().is_empty());
+    assert!([locked, swept, own].iter().all(|open| open.is_detached()));
+    // It has forgotten an open that is in its own way.
+    one.close(&one.open("own").at(after(31 * SECOND)).open());
+    assert_eq!(losses.take(), [own.id()]);
+    reclaim(&one, locked, after(40 * SECOND)).unwrap();
+    world.share.tick(after(60 * SECOND));
+    assert_eq!(losses.take(), [swept.id()]);
+}
+
 #[test]
 fn a_directory_that_cannot_be_removed_costs_no_handle_in_it() {
     let world = TestShare::new();

@@ -19,6 +19,7 @@ mod directory_caching;
 mod flush;
 mod halfway;
 mod homes;
+mod hooked_journal;
 mod host;
 mod items;
 mod links;

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::common::*;
+use crate::hooked_journal::{HookedJournal, JournalHooks};
 use proptest::prelude::*;
 use share::{
     CacheKey, Caching, CallResult, Config, Deny, Detached, Disposition, LockRule, LossListener, Open,
@@ -514,10 +515,9 @@ fn a_start_writes_no_journal_anew_that_is_good_as_it_is() {
     assert_eq!((restored.len(), replaced(&journal)), (2, 1));
 }
 
-/// A journal that waits once in the middle of a record, for another thread that also wants to write changes.
+/// Waits once in the middle of a record, for another thread that also wants to write changes.
 #[derive(Default)]
-struct SlowJournal {
-    journal: MemoryJournal,
+struct SlowRecord {
     is_slow: AtomicBool,
     share: OnceLock<Weak<Share>>,
     /// The other thread, and whether it went on while the record was being written.
@@ -525,8 +525,8 @@ struct SlowJournal {
     went_on: AtomicBool,
 }
 
-impl Journal for SlowJournal {
-    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
+impl JournalHooks for SlowRecord {
+    fn before_append(&self) {
         if self.is_slow.swap(false, Ordering::SeqCst) {
             let share = self.share.get().and_then(Weak::upgrade).expect("a share");
             let (done, is_done) = channel();
@@ -538,35 +538,25 @@ impl Journal for SlowJournal {
             let went_on = is_done.recv_timeout(Duration::from_millis(200)).is_ok();
             self.went_on.store(went_on, Ordering::SeqCst);
         }
-        self.journal.append(record)
-    }
-    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
-        self.journal.commit(position)
-    }
-    fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
-        self.journal.replace(records)
-    }
-    fn size(&self) -> u64 {
-        self.journal.size()
     }
 }
 
 #[test]
 fn nobody_goes_on_while_another_thread_still_writes_what_was_noted() {
     let world = TestShare::new();
-    let journal = Arc::new(SlowJournal::default());
+    let journal = Arc::new(HookedJournal::<SlowRecord>::default());
     world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
-    journal.share.set(Arc::downgrade(&world.share)).unwrap();
+    journal.hooks.share.set(Arc::downgrade(&world.share)).unwrap();
     let one = world.client(1);
     let open = one.make("f");
     record(&one, &open);
     // One of two notes that both threads want to have written.
     world.share.set_record_note(&open, b"changed".to_vec());
-    journal.is_slow.store(true, Ordering::SeqCst);
+    journal.hooks.is_slow.store(true, Ordering::SeqCst);
     world.share.write_changes();
-    let other = journal.other.lock().unwrap().take().expect("the journal was slow");
+    let other = journal.hooks.other.lock().unwrap().take().expect("the journal was slow");
     other.join().unwrap();
-    assert!(!journal.went_on.load(Ordering::SeqCst));
+    assert!(!journal.hooks.went_on.load(Ordering::SeqCst));
 }
 
 #[test]

@@ -4,40 +4,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::*;
+use crate::hooked_journal::{HookedJournal, JournalHooks};
 use crate::persistence::{lock, record};
 use share::Config;
-use volume::journal::{Journal, JournalPosition, MemoryJournal};
+use volume::journal::JournalPosition;
 use wire::Now;
 
-/// A journal that knows which of its records are on stable storage.
+/// Knows which records are on stable storage.
 #[derive(Default)]
-struct StableJournal {
-    journal: MemoryJournal,
+struct StableRecords {
     appended: AtomicU64,
     stable: AtomicU64,
 }
 
-impl StableJournal {
-    fn is_stable(&self) -> bool {
+impl StableRecords {
+    fn are_all(&self) -> bool {
         self.stable.load(Ordering::SeqCst) == self.appended.load(Ordering::SeqCst)
     }
 }
 
-impl Journal for StableJournal {
-    fn append(&self, record: &[u8]) -> volume::Result<JournalPosition> {
-        let at = self.journal.append(record)?;
-        self.appended.fetch_max(at.0, Ordering::SeqCst);
-        Ok(at)
+impl JournalHooks for StableRecords {
+    fn appended(&self, position: JournalPosition) {
+        self.appended.fetch_max(position.0, Ordering::SeqCst);
     }
-    fn commit(&self, position: JournalPosition) -> volume::Result<()> {
+    fn before_commit(&self, position: JournalPosition) {
         self.stable.fetch_max(position.0, Ordering::SeqCst);
-        self.journal.commit(position)
-    }
-    fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> volume::Result<()> {
-        self.journal.replace(records)
-    }
-    fn size(&self) -> u64 {
-        self.journal.size()
     }
 }
 
@@ -45,16 +36,16 @@ impl Journal for StableJournal {
 #[test]
 fn changes_are_on_stable_storage_before_they_are_told_where_another_machine_may_take_over() {
     for stable_records in [true, false] {
-        let (world, journal) = (TestShare::new(), Arc::new(StableJournal::default()));
+        let (world, journal) = (TestShare::new(), Arc::new(HookedJournal::<StableRecords>::default()));
         world.share.configure(Config { stable_records, ..Config::default() });
         world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
         let one = world.client_of(1, user(1001));
         let open = one.make("f");
         record(&one, &open);
-        assert!(journal.is_stable(), "a record is committed on its own");
+        assert!(journal.hooks.are_all(), "a record is committed on its own");
         lock(&one, &open, 0).unwrap();
         world.share.write_changes();
-        assert_eq!(journal.is_stable(), stable_records);
-        assert!(journal.appended.load(Ordering::SeqCst) > 0);
+        assert_eq!(journal.hooks.are_all(), stable_records);
+        assert!(journal.hooks.appended.load(Ordering::SeqCst) > 0);
     }
 }
