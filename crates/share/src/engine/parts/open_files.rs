@@ -71,6 +71,11 @@ impl OpenFiles {
         self.files.all()
     }
 
+    /// Returns the memory that no open file needs. Call it periodically.
+    pub fn return_unused(&self) {
+        self.files.return_unused();
+    }
+
     /// The file of a node, which is entered in the table if it is not there.
     pub fn enter(&self, id: NodeId, kind: NodeKind) -> FileRef<'_> {
         FileRef::new(self, self.files.enter(id, kind))

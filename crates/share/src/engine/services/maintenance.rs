@@ -34,6 +34,7 @@ impl Share {
         self.take_in(now.into());
         self.cache().drop_idle();
         self.directories().drop_idle();
+        self.open_files().return_unused();
         self.end_unreported(now);
         self.volume().release_unused();
         self.relieve_if_short(now);

@@ -87,6 +87,16 @@ impl OpenFileTable {
         self.changed.load(Ordering::SeqCst)
     }
 
+    /// Returns the memory of empty shards. A shard that is in use keeps some for the next file.
+    pub fn return_unused(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            if shard.is_empty() {
+                shard.shrink_to_fit();
+            }
+        }
+    }
+
     /// All files that are open.
     pub fn all(&self) -> Vec<Arc<File>> {
         self.shards

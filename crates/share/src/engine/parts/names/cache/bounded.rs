@@ -180,7 +180,7 @@ impl<K: Hash + Eq + Clone, V: Clone, S: BuildHasher + Default> Bounded<K, V, S> 
                 self.pass_over(&mut part, &mut gone);
             }
         }
-        part.tidy();
+        part.compact();
         drop(part);
         drop(gone);
     }
@@ -256,6 +256,21 @@ impl<K: Hash + Eq + Clone, V, S: BuildHasher> CacheShard<K, V, S> {
             self.order = self.slots.keys().cloned().collect();
         }
         self.slots.shrink();
+    }
+
+    /// Takes keys out of the order that are gone, unless they are few beside the others, and returns the
+    /// memory of an empty part. A forgotten key may be the last to hold pages of the allocator, so a few in
+    /// each part cost much more than their size.
+    fn compact(&mut self) {
+        let CacheShard { slots, order, .. } = self;
+        if order.len() > slots.len() + slots.len() / 8 {
+            order.retain(|key| slots.contains_key(key));
+            order.shrink_to(2 * slots.len());
+        }
+        match slots.is_empty() {
+            true => slots.shrink_to_fit(),
+            false => slots.shrink(),
+        }
     }
 }
 
@@ -337,6 +352,23 @@ mod tests {
         assert_eq!((table.get(&8, 1), table.usage()), (None, (0, 0)));
         let orders: usize = table.parts.iter().map(|part| part.lock().order.len()).sum();
         assert!(orders <= 64 * SHARDS, "{orders}");
+    }
+
+    #[test]
+    fn what_was_removed_leaves_no_keys_behind_once_the_part_was_searched() {
+        let table = table(1 << 20);
+        let keys = 32 * SHARDS as u64;
+        (0..keys).for_each(|key| put(&table, key, 10));
+        (1..keys).for_each(|key| assert_eq!(table.remove(&key), Some(key * 10)));
+        let kept = |of: fn(&CacheShard<u64, u64, RandomState>) -> usize| -> usize {
+            table.parts.iter().map(|part| of(&part.lock())).sum()
+        };
+        assert!(kept(|part| part.order.len()) > SHARDS, "a few stay at first");
+        (0..SHARDS).for_each(|part| table.drop_idle(part, 0, 1));
+        assert_eq!((kept(|part| part.order.len()), table.get(&0, 1)), (1, Some(0)));
+        table.remove(&0);
+        (0..SHARDS).for_each(|part| table.drop_idle(part, 0, 1));
+        assert_eq!(kept(|part| part.order.capacity() + part.slots.capacity()), 0);
     }
 
     #[test]
