@@ -1,12 +1,13 @@
 //! The memory that this process may have: the host's, its control group's, or its own bound, whichever is
 //! least. Also the release of memory that the allocator keeps.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_uint};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::ptr::null_mut;
-use std::sync::atomic::AtomicU64;
+use std::ptr::{from_ref, null_mut};
+use std::sync::LazyLock;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use rustix::process::{Resource, getrlimit};
 
@@ -40,22 +41,45 @@ pub fn give_back(worked: bool) {
     if worked {
         WORKED_AT_NS.store(now_ns, Relaxed);
     } else {
-        control(c"thread.tcache.flush");
+        control(c"thread.tcache.flush", None);
     }
     // 4096 stands for every arena (jemalloc(3), MALLCTL_ARENAS_ALL).
     match now_ns.saturating_sub(WORKED_AT_NS.load(Relaxed)) {
-        0..IDLE_AFTER_NS => control(c"arena.4096.decay"),
-        _ => control(c"arena.4096.purge"),
+        0..IDLE_AFTER_NS => control(c"arena.4096.decay", None),
+        _ => control(c"arena.4096.purge", None),
     }
 }
 
-/// Has the allocator run `name`, a control without a value (jemalloc(3), MALLCTL NAMESPACE).
-fn control(name: &CStr) {
-    // SAFETY: the name ends in a zero and is read during the call alone, and a control without a value takes
-    // null pointers. Any thread may call it at any time. A program with another allocator has no such memory
-    // to return.
+/// The most arenas of the allocator (`narenas` in .cargo/config.toml).
+const MOST_ARENAS: usize = 8;
+/// The number of arenas that workers and the threads of the pool use: one for each processor.
+static ARENAS: LazyLock<u32> = LazyLock::new(|| {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    u32::try_from(processors.min(MOST_ARENAS)).unwrap_or(1)
+});
+/// The number of threads that have joined an arena.
+static JOINED: AtomicU32 = AtomicU32::new(0);
+
+/// Makes this thread allocate from an arena that it shares with others. Call it at the thread's start.
+///
+/// The allocator gives each of the first eight threads an arena of its own. After a crowd each arena keeps
+/// partly used pages for each size of blocks. Threads that cannot run at the same time gain nothing from
+/// arenas of their own.
+pub(crate) fn join_arena() {
+    control(c"thread.arena", Some(JOINED.fetch_add(1, Relaxed) % *ARENAS));
+}
+
+/// Has the allocator run the control `name`, with a value if it takes one (jemalloc(3), MALLCTL NAMESPACE).
+fn control(name: &CStr, value: Option<c_uint>) {
+    let (start, len) = match &value {
+        Some(value) => (from_ref(value).cast_mut().cast(), size_of::<c_uint>()),
+        None => (null_mut(), 0),
+    };
+    // SAFETY: the name ends in a zero. It and the value are only read, and during the call alone. A control
+    // without a value takes null pointers. Any thread may call it at any time. A program with another
+    // allocator has no such memory to return.
     #[allow(unsafe_code)]
-    let status = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), null_mut(), 0) };
+    let status = unsafe { tikv_jemalloc_sys::mallctl(name.as_ptr(), null_mut(), null_mut(), start, len) };
     debug_assert_eq!(status, 0, "{name:?}");
 }
 

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use crate::memory;
+
 /// One piece of work.
 pub(crate) type Task = Box<dyn FnOnce() + Send>;
 
@@ -142,8 +144,11 @@ impl Pool {
             return Ok(());
         }
         let pool = Arc::clone(self);
-        let spawned =
-            std::thread::Builder::new().name("trunkline-pool".to_owned()).spawn(move || pool.serve());
+        let serve = move || {
+            memory::join_arena();
+            pool.serve();
+        };
+        let spawned = std::thread::Builder::new().name("trunkline-pool".to_owned()).spawn(serve);
         match spawned {
             Ok(_) => state.threads += 1,
             Err(error) => {

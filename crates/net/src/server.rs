@@ -11,6 +11,7 @@ use wire::endpoint::Service;
 use crate::config::Config;
 use crate::counters::{Counters, Totals};
 use crate::listen::Listeners;
+use crate::memory;
 use crate::pool::Pool;
 use crate::registry::{Bounds, ConnectionRegistry, Refusals};
 use crate::worker::{self, Command};
@@ -95,8 +96,9 @@ pub fn serve<S: Service>(
         let (started, outcome) = std::sync::mpsc::channel();
         let name =
             if index == count { "trunkline-net-lane".to_owned() } else { format!("trunkline-net-{index}") };
-        let thread =
-            std::thread::Builder::new().name(name).spawn(move || match worker::runtime(index, &shared) {
+        let work = move || {
+            memory::join_arena();
+            match worker::runtime(index, &shared) {
                 Ok(runtime) => {
                     let _ = started.send(Ok(()));
                     worker::run(index, shared, runtime, commands)
@@ -105,7 +107,9 @@ pub fn serve<S: Service>(
                     let _ = started.send(Err(reason));
                     0
                 }
-            });
+            }
+        };
+        let thread = std::thread::Builder::new().name(name).spawn(work);
         let failed = |reason| StartError::Worker { worker: index, reason };
         handle.threads.push(thread.map_err(failed)?);
         if let Ok(Err(reason)) = outcome.recv() {
