@@ -13,6 +13,7 @@
 //! - `offload` decides between inline and the blocking pool, by time and by the work of the thread
 //!   (`thread_work`).
 //! - `mailbox` brings events in.
+//! - `inherited` has the listening sockets that the service manager has stored for this process.
 //! - `pool` runs blocking work.
 //! - `parked` has the sockets of a server that has stopped in order to move to another node.
 //! - `registry` counts, bounds and places connections; `unproved` has those of clients that have not logged
@@ -42,6 +43,7 @@ mod delivery_order;
 mod files;
 pub mod floating_address;
 mod inbound;
+mod inherited;
 pub mod interfaces;
 mod listen;
 mod live_connections;
@@ -70,6 +72,7 @@ pub use backlog::Backlog;
 pub use clock::{boot_time, now};
 pub use config::{Config, Keepalive};
 pub use counters::Totals;
+pub use inherited::{InheritedListeners, stop_listening, stored_name};
 pub use listen::{BindError, Listeners};
 pub use live_connections::LiveConnections;
 pub use memory::{give_back as give_memory_back, limit as memory_limit};

@@ -5,8 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, ipproto, listen, socket_with, sockopt};
 
+use crate::inherited::InheritedListeners;
+
 /// Connections that may wait to be accepted.
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 /// Attempts to find a port that is free for both IPv4 and IPv6, if any port will do.
 const PORT_ATTEMPTS: usize = 16;
 
@@ -54,21 +56,34 @@ impl Listeners {
     /// # Errors
     /// As of [`Listeners::bind`].
     pub fn bind_moving(addresses: &[SocketAddr], moving: &[IpAddr]) -> Result<Listeners, BindError> {
-        let open = |address: &SocketAddr| open(*address, moving.contains(&address.ip()));
+        Listeners::bind_moving_or_take(addresses, moving, &mut InheritedListeners::default())
+    }
+
+    /// Like [`Listeners::bind_moving`]. A socket that this process has inherited is taken over where it
+    /// listens on a requested address and port. One that is in the way of a requested address is closed.
+    ///
+    /// # Errors
+    /// As of [`Listeners::bind`].
+    pub fn bind_moving_or_take(
+        addresses: &[SocketAddr],
+        moving: &[IpAddr],
+        inherited: &mut InheritedListeners,
+    ) -> Result<Listeners, BindError> {
+        let open = |address: &SocketAddr| open(*address, moving.contains(&address.ip()), inherited);
         Ok(Listeners { sockets: addresses.iter().map(open).collect::<Result<_, _>>()? })
     }
 
     /// Binds `port` on every address of the host, IPv4 and IPv6 (if the host has it). Port 0 takes any free
-    /// port, the same for both.
+    /// port, the same for both. Inherited sockets are taken over, as by [`Listeners::bind_moving_or_take`].
     ///
     /// # Errors
     /// The address that cannot be bound, and the reason.
-    pub fn bind_any(port: u16) -> Result<Listeners, BindError> {
+    pub fn bind_any(port: u16, inherited: &mut InheritedListeners) -> Result<Listeners, BindError> {
         let mut attempts = if port == 0 { PORT_ATTEMPTS } else { 1 };
         loop {
             attempts -= 1;
-            let four = open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), false)?;
-            match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, four.1.port())), false) {
+            let four = open(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port)), false, inherited)?;
+            match open(SocketAddr::from((Ipv6Addr::UNSPECIFIED, four.1.port())), false, inherited) {
                 Ok(six) => return Ok(Listeners { sockets: vec![four, six] }),
                 Err(error) if is_absent(&error.reason) => return Ok(Listeners { sockets: vec![four] }),
                 Err(_) if attempts > 0 => {}
@@ -82,6 +97,11 @@ impl Listeners {
     pub fn join(mut self, others: Listeners) -> Listeners {
         self.sockets.extend(others.sockets);
         self
+    }
+
+    /// The sockets and their addresses.
+    pub fn sockets(&self) -> impl Iterator<Item = (&TcpListener, SocketAddr)> {
+        self.sockets.iter().map(|(listener, address)| (listener, *address))
     }
 
     /// The addresses, with the ports that the host has chosen.
@@ -98,7 +118,24 @@ fn is_absent(reason: &io::Error) -> bool {
         || reason.kind() == io::ErrorKind::AddrNotAvailable
 }
 
-fn open(address: SocketAddr, is_moving: bool) -> Result<(TcpListener, SocketAddr), BindError> {
+/// Takes over the socket that listens on `address`, or opens one.
+fn open(
+    address: SocketAddr,
+    is_moving: bool,
+    inherited: &mut InheritedListeners,
+) -> Result<(TcpListener, SocketAddr), BindError> {
+    if let Some(listener) = inherited.take(address) {
+        return Ok((listener, address));
+    }
+    match open_new(address, is_moving) {
+        Err(error) if error.reason.kind() == io::ErrorKind::AddrInUse && inherited.make_room(address) => {
+            open_new(address, is_moving)
+        }
+        opened => opened,
+    }
+}
+
+fn open_new(address: SocketAddr, is_moving: bool) -> Result<(TcpListener, SocketAddr), BindError> {
     let attempt = || -> io::Result<(TcpListener, SocketAddr)> {
         let family = match address {
             SocketAddr::V4(_) => AddressFamily::INET,
@@ -152,7 +189,7 @@ mod tests {
 
     #[test]
     fn both_families_share_one_port() {
-        let both = Listeners::bind_any(0).expect("a free port");
+        let both = Listeners::bind_any(0, &mut InheritedListeners::default()).expect("a free port");
         let ports: Vec<u16> = both.local_addresses().iter().map(SocketAddr::port).collect();
         assert!(ports.iter().all(|&port| port != 0 && port == ports[0]), "{ports:?}");
     }

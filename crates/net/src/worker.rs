@@ -331,6 +331,8 @@ impl<S: Service> Worker<S> {
                     self.admit(stream, remote);
                 }
                 Ok(Err(error)) if is_of_one_client(&error) => {}
+                // Another thread has ended its listening.
+                Ok(Err(error)) if error.kind() == std::io::ErrorKind::InvalidInput => return,
                 Ok(Err(error)) if is_short_of_descriptors(&error) && self.makes_room() => {
                     tokio::time::sleep(ROOM_PAUSE).await;
                 }

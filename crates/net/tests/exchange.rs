@@ -198,7 +198,8 @@ fn events_from_many_threads_all_arrive_while_records_flow() {
 #[test]
 fn both_families_are_served_on_one_port() {
     let tricks = Tricks::new();
-    let listeners = net::Listeners::bind_any(0).expect("a free port");
+    let listeners =
+        net::Listeners::bind_any(0, &mut net::InheritedListeners::default()).expect("a free port");
     let server = net::serve(listeners, tricks, workers(2)).expect("it starts");
     for address in server.local_addresses() {
         let target = match address {

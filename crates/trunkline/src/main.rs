@@ -36,7 +36,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Parser;
-use serve::signals::Signals;
+use serve::ProcessStart;
 
 /// Opening, creating and listing allocate memory. The allocator of the C library took an eighth of their
 /// time.
@@ -54,19 +54,19 @@ fn has_failed(error: &anyhow::Error) -> bool {
 
 fn main() -> ExitCode {
     // A signal that comes before somebody listens to it would end the process.
-    let signals = is_command("serve").then(Signals::listen);
+    let start = (is_command("serve") || is_command("node")).then(ProcessStart::begin);
     let cli = match cli::Cli::try_parse_from(load::diskspd::spell_out(std::env::args_os())) {
         Ok(cli) => cli,
         Err(error) => return refused(&error),
     };
-    let status = run(cli.command, signals);
+    let status = run(cli.command, start);
     kerberos::skip_destructors_at_exit();
     status
 }
 
 /// Runs a command and reports its error.
-fn run(command: cli::CliCommand, signals: Option<std::io::Result<Signals>>) -> ExitCode {
-    match command::run(command, signals) {
+fn run(command: cli::CliCommand, start: Option<ProcessStart>) -> ExitCode {
+    match command::run(command, start) {
         Ok(status) => status,
         Err(error) => {
             // A chain of causes may hold line ends of its own.

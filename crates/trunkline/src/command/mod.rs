@@ -31,29 +31,27 @@ mod usage;
 mod user;
 mod workload;
 
-use std::io;
 use std::process::ExitCode;
 
 use admin::objects::Kind;
 
 use crate::cli::{CliCommand, StatusCommand};
-use crate::serve;
-use crate::serve::signals::Signals;
+use crate::serve::{self, ProcessStart};
 
 /// Runs a command. Returns the exit status of a success; `link` has that of the command that it ran.
-/// `signals` are those of `serve`, if they are listened to already.
+/// `start` is that of a server, if the process has begun as one.
 ///
 /// # Errors
 /// One line for the user.
-pub fn run(command: CliCommand, signals: Option<io::Result<Signals>>) -> anyhow::Result<ExitCode> {
+pub fn run(command: CliCommand, start: Option<ProcessStart>) -> anyhow::Result<ExitCode> {
     match command {
         CliCommand::Copy(args) => return copy::run(&args),
         CliCommand::Doctor(args) => return doctor::run(&args),
         CliCommand::Domain { command } => return domain::run(command),
         CliCommand::Health(args) => return Ok(health::run(&args)),
         CliCommand::Link(args) => return link::run(&args),
-        CliCommand::Serve(args) => serve::run(&args, signals.unwrap_or_else(Signals::listen)?),
-        CliCommand::Node { command } => node::run(command),
+        CliCommand::Serve(args) => serve::run(&args, start.unwrap_or_else(ProcessStart::begin)),
+        CliCommand::Node { command } => node::run(command, start),
         CliCommand::User { command } => user::run(command),
         CliCommand::Token { command } => token::run(command),
         CliCommand::Account { command } => account::run(command),

@@ -11,21 +11,21 @@ use crate::config::node::TenureKind;
 use crate::config::{Config, ConfigError, Node};
 use crate::node::socket::{self, NodeRequest, NodeResponse, NodeStatus};
 use crate::node::store;
-use crate::serve::signals::Signals;
+use crate::serve::ProcessStart;
 use crate::{log, node};
 
 /// Runs a command on the node of this host.
 ///
 /// # Errors
 /// One line for the user.
-pub fn run(command: NodeCommand) -> anyhow::Result<()> {
+pub fn run(command: NodeCommand, start: Option<ProcessStart>) -> anyhow::Result<()> {
     match command {
         NodeCommand::Serve(args) => {
-            let signals = Signals::listen()?;
+            let (signals, listeners) = start.unwrap_or_else(ProcessStart::begin).parts()?;
             let config = Config::of_file(&args.overrides())?;
             settings(&config)?;
             log::begin(&config)?;
-            node::run(&args, &config, signals)
+            node::run(&args, &config, signals, listeners)
         }
         NodeCommand::Status { location, json } => status(&location, json),
         NodeCommand::Move { location, to } => move_away(&location, to),

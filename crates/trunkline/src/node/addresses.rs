@@ -6,12 +6,15 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use net::floating_address::{FloatingAddress, FloatingAddressError, HardwareAddress, read_record, tickle};
 use parking_lot::Mutex;
 use tenure::ServingTerm;
+
+use crate::serve::stored_listeners::StoredListeners;
 
 /// The time in which another host that has an address must reply.
 const PROBE: Duration = Duration::from_millis(200);
@@ -32,12 +35,18 @@ pub struct NodeAddresses {
     /// Whether this host has them. Held while they are changed, so that none is prolonged after it was taken
     /// away.
     are_up: Mutex<bool>,
+    /// The sockets that listen on them, or would do so once they are up.
+    listeners: Arc<StoredListeners>,
 }
 
 impl NodeAddresses {
     /// The addresses. The host drops them after `lifetime` unless it is prolonged.
-    pub fn new(addresses: Vec<FloatingAddress>, lifetime: Duration) -> NodeAddresses {
-        NodeAddresses { addresses, lifetime, probe: Mutex::default(), are_up: Mutex::new(false) }
+    pub fn new(
+        addresses: Vec<FloatingAddress>,
+        lifetime: Duration,
+        listeners: Arc<StoredListeners>,
+    ) -> NodeAddresses {
+        NodeAddresses { addresses, lifetime, probe: Mutex::default(), are_up: Mutex::new(false), listeners }
     }
 
     /// The addresses without their prefixes.
@@ -122,7 +131,8 @@ impl NodeAddresses {
         }
     }
 
-    /// Takes all addresses from this host.
+    /// Takes all addresses from this host. Then nobody listens on them any more: a client that connects until
+    /// then gets no refusal, and connects to the next owner.
     pub fn take_down(&self) {
         let mut are_up = self.are_up.lock();
         *are_up = false;
@@ -131,6 +141,7 @@ impl NodeAddresses {
                 tracing::error!(%address, %error, "the address cannot be taken away");
             }
         }
+        self.listeners.close();
     }
 }
 
@@ -152,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_node_whose_term_is_over_brings_no_address_up() {
-        let addresses = NodeAddresses::new(Vec::new(), Duration::from_secs(1));
+        let addresses = NodeAddresses::new(Vec::new(), Duration::from_secs(1), Arc::default());
         let state = tempfile::tempdir().unwrap();
         addresses.bring_up(state.path(), &ServingTerm::new(BootTime::NEVER)).unwrap();
         let over = ServingTerm::new(net::boot_time());

@@ -30,6 +30,7 @@ use crate::cli::ServeArgs;
 use crate::config::{Config, Node};
 use crate::host;
 use crate::serve::signals::Signals;
+use crate::serve::stored_listeners::StoredListeners;
 use crate::serve::{self, notify};
 
 /// The time for which the driver waits if the state machine has no deadline.
@@ -44,6 +45,7 @@ struct NodeDriver {
     ownership: Ownership,
     sender: Sender<OwnershipEvent>,
     addresses: Arc<NodeAddresses>,
+    listeners: Arc<StoredListeners>,
     /// The directories of the shares and of the state.
     dirs: Vec<PathBuf>,
     failure: FailureMark,
@@ -71,11 +73,20 @@ struct NodeDriver {
 ///
 /// # Errors
 /// One line for the user.
-pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Result<()> {
+pub fn run(
+    args: &ServeArgs,
+    config: &Config,
+    signals: Signals,
+    listeners: Arc<StoredListeners>,
+) -> anyhow::Result<()> {
+    listeners.check_for_node()?;
     let settings = Arc::new(config.node.clone());
     let times = Times::of_term(Duration::from_secs(settings.term_s.value));
+    // The host drops the addresses of a process that was killed by then.
+    listeners.close_left_after(times.term)?;
     let _lock = store::NodeLock::take(&settings.run_dir.value, &settings.server.value)?;
-    let addresses = Arc::new(NodeAddresses::new(settings.addresses.value.clone(), times.term));
+    let addresses =
+        Arc::new(NodeAddresses::new(settings.addresses.value.clone(), times.term, Arc::clone(&listeners)));
     let failure = FailureMark::new(&settings);
     failure.wait(times.pause);
     let shares = config.shares.values().map(|share| share.path.value.clone());
@@ -102,6 +113,7 @@ pub fn run(args: &ServeArgs, config: &Config, signals: Signals) -> anyhow::Resul
     socket::serve(&settings, shared)?;
     let mut driver = NodeDriver {
         addresses,
+        listeners,
         dirs,
         failure,
         settings,
@@ -288,6 +300,7 @@ impl NodeDriver {
         let fence_ms = self.fencing_since.map_or(0, |since| whole_ms(started.since(since)));
         self.addresses.begin_probe();
         let session = NodeSession {
+            listeners: Arc::clone(&self.listeners),
             is_listening: Arc::clone(&self.is_listening),
             live: LiveConnections::new(self.addresses.ips()),
             recorder: Arc::default(),
@@ -335,6 +348,8 @@ impl NodeDriver {
         let text = socket::shown(&hindrance, &self.settings.server.value);
         tracing::warn!("{text}");
         notify::waiting(&text);
+        // Clients of a process that was killed would wait for nobody. A server has taken over its own.
+        self.listeners.close_left();
         if matches!(hindrance, Hindrance::Owned(_)) {
             // An owner on this host that was killed has left them.
             self.addresses.take_down();

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 
 use super::addresses::NodeAddresses;
 use super::failure::FailureMark;
+use crate::serve::stored_listeners::StoredListeners;
 use crate::state::StateDir;
 
 /// The tenure of a running server.
@@ -36,6 +37,8 @@ pub struct NodeSession {
     pub live: Arc<LiveConnections>,
     /// Records these connections for the next owner.
     pub(super) recorder: Arc<Mutex<Option<ConnectionRecorder>>>,
+    /// The listening sockets at the service manager.
+    pub listeners: Arc<StoredListeners>,
     /// Whether the server has opened its listeners to clients.
     pub(super) is_listening: Arc<AtomicBool>,
     /// The connections of the server after it has stopped.

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use net::floating_address::FloatingAddress;
-use net::{BindError, Listeners};
+use net::{BindError, InheritedListeners, Listeners};
 
 use crate::config::endpoints::{self, Endpoint, EndpointOwner, STANDARD_PORT as STANDARD_NFS_PORT};
 use crate::config::{Config, Origin, Setting, os_error};
@@ -49,11 +49,11 @@ impl BoundListeners {
     }
 }
 
-/// Binds every address of the configuration for SMB.
+/// Binds every address of the configuration for SMB, or takes over the inherited socket that listens there.
 ///
 /// # Errors
 /// One line with the setting to change.
-pub fn bind(config: &Config) -> anyhow::Result<BoundListeners> {
+pub fn bind(config: &Config, inherited: &mut InheritedListeners) -> anyhow::Result<BoundListeners> {
     let asked = config.server.smb_port.as_ref().map(|port| port.value);
     let port = Port { standard: STANDARD_PORT, other: OTHER_PORT, asked, option: "--smb-port" };
     let listen = &config.server.listen;
@@ -66,6 +66,7 @@ pub fn bind(config: &Config) -> anyhow::Result<BoundListeners> {
             setting,
         },
         &port,
+        inherited,
     )
 }
 
@@ -131,11 +132,12 @@ impl BoundEndpoint {
     }
 }
 
-/// Binds the endpoints for NFS, if some share is offered over it.
+/// Binds the endpoints for NFS, if some share is offered over it. Inherited sockets are taken over, as by
+/// [`bind`].
 ///
 /// # Errors
 /// One line with the setting to change.
-pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
+pub fn bind_nfs(config: &Config, inherited: &mut InheritedListeners) -> anyhow::Result<Option<NfsBound>> {
     let mut wanted = endpoints::all(config);
     // Endpoints on all addresses of the host come first. Other endpoints on their port need no socket of
     // their own.
@@ -160,7 +162,7 @@ pub fn bind_nfs(config: &Config) -> anyhow::Result<Option<NfsBound>> {
         }
         let option = if owner == EndpointOwner::Server { "--nfs-port" } else { "`nfs_port`" };
         let port = Port { standard: STANDARD_NFS_PORT, other: OTHER_NFS_PORT, asked, option };
-        let bound = bind_at(&requested, &port).map_err(|why| {
+        let bound = bind_at(&requested, &port, inherited).map_err(|why| {
             if owner == EndpointOwner::Server { why } else { anyhow::anyhow!("NFS for {owner}: {why}") }
         })?;
         let one = BoundEndpoint { owner, addresses: bound.addresses, max_connections };
@@ -215,15 +217,19 @@ struct ListenAddresses<'a> {
     setting: String,
 }
 
-fn bind_at(requested: &ListenAddresses<'_>, port: &Port) -> anyhow::Result<BoundListeners> {
+fn bind_at(
+    requested: &ListenAddresses<'_>,
+    port: &Port,
+    inherited: &mut InheritedListeners,
+) -> anyhow::Result<BoundListeners> {
     let Port { standard, other, asked, option } = *port;
     let told = |error: BindError| told(requested, &error, option);
     let (listeners, note) = match asked {
-        Some(port) => (bind_port(requested, port).map_err(told)?, None),
-        None => match bind_port(requested, standard) {
+        Some(port) => (bind_port(requested, port, inherited).map_err(told)?, None),
+        None => match bind_port(requested, standard, inherited) {
             Err(error) if error.reason.kind() == io::ErrorKind::PermissionDenied => {
                 let note = format!("port {standard} needs root, so port {other} is used; see {option}");
-                (bind_port(requested, other).map_err(told)?, Some(note))
+                (bind_port(requested, other, inherited).map_err(told)?, Some(note))
             }
             bound => (bound.map_err(told)?, None),
         },
@@ -231,15 +237,19 @@ fn bind_at(requested: &ListenAddresses<'_>, port: &Port) -> anyhow::Result<Bound
     Ok(BoundListeners { addresses: listeners.local_addresses(), listeners, note })
 }
 
-fn bind_port(requested: &ListenAddresses<'_>, port: u16) -> Result<Listeners, BindError> {
+fn bind_port(
+    requested: &ListenAddresses<'_>,
+    port: u16,
+    inherited: &mut InheritedListeners,
+) -> Result<Listeners, BindError> {
     let ListenAddresses { listen, is_anywhere, moving, .. } = *requested;
     // By default, a host without IPv6 is served over IPv4 only.
     if is_anywhere {
-        return Listeners::bind_any(port);
+        return Listeners::bind_any(port, inherited);
     }
-    let all = |port| {
+    let mut all = |port| {
         let addresses: Vec<_> = listen.iter().map(|address| SocketAddr::new(*address, port)).collect();
-        Listeners::bind_moving(&addresses, moving)
+        Listeners::bind_moving_or_take(&addresses, moving, inherited)
     };
     if port != 0 || listen.len() < 2 {
         return all(port);
@@ -299,12 +309,16 @@ mod tests {
         config
     }
 
+    fn bind_new(config: &Config) -> anyhow::Result<BoundListeners> {
+        bind(config, &mut InheritedListeners::default())
+    }
+
     #[test]
     fn every_address_has_the_same_port() {
-        let bound = bind(&config(&["127.0.0.1", "127.0.0.2"], 0)).unwrap();
+        let bound = bind_new(&config(&["127.0.0.1", "127.0.0.2"], 0)).unwrap();
         assert_ne!(bound.port(), 0);
         assert!(bound.addresses.iter().all(|address| address.port() == bound.port()));
-        let taken = bind(&config(&["127.0.0.2"], bound.port())).unwrap_err().to_string();
+        let taken = bind_new(&config(&["127.0.0.2"], bound.port())).unwrap_err().to_string();
         assert_eq!(
             taken,
             format!("port {} on 127.0.0.2 is in use; choose another with --smb-port", bound.port())
@@ -323,7 +337,7 @@ mod tests {
              {offered}\
              [share.c]\nnfs_listen = [\"127.0.0.2\", \"127.0.0.3\"]\n{offered}"
         );
-        let bound = bind_nfs(&nfs(&text)).unwrap().unwrap();
+        let bound = bind_nfs(&nfs(&text), &mut InheritedListeners::default()).unwrap().unwrap();
         let ports: Vec<u16> = bound.endpoints.iter().map(BoundEndpoint::port).collect();
         assert!(ports.len() == 3 && !ports.contains(&0) && ports[0] != ports[1], "{ports:?}");
         let ips: Vec<_> = bound.endpoints[2].addresses.iter().map(|at| at.ip().to_string()).collect();
@@ -366,7 +380,7 @@ mod tests {
 
     #[test]
     fn an_address_of_another_host_is_named() {
-        let error = bind(&config(&["203.0.113.9"], 0)).unwrap_err().to_string();
+        let error = bind_new(&config(&["203.0.113.9"], 0)).unwrap_err().to_string();
         assert!(
             error.contains("cannot listen on 203.0.113.9") && error.contains("`listen` (--listen)"),
             "{error}"

@@ -15,6 +15,7 @@ pub mod notify;
 pub mod plan;
 pub mod server;
 pub mod signals;
+pub mod stored_listeners;
 mod wiring;
 
 pub use wiring::{DomainIds, domain_faults};
@@ -42,6 +43,7 @@ use control::Control;
 use listen::{AdminBound, BoundListeners, NfsBound};
 use plan::ServePlan;
 use signals::{SignalRequest, Signals};
+use stored_listeners::StoredListeners;
 
 /// The time between two writes of when tokens were last used.
 const TOKEN_USES: Duration = Duration::from_secs(600);
@@ -56,12 +58,35 @@ const KEYTAB_LOOKS: Duration = Duration::from_secs(2);
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// Serves until one of the `signals` or `trunkline stop` stops it.
+/// What a server's process has from its first moment on.
+pub struct ProcessStart {
+    signals: std::io::Result<Signals>,
+    listeners: anyhow::Result<StoredListeners>,
+}
+
+impl ProcessStart {
+    /// Takes the inherited sockets, and listens to signals. It must come before the process opens anything.
+    pub fn begin() -> ProcessStart {
+        let listeners = StoredListeners::of_process();
+        ProcessStart { listeners, signals: Signals::listen() }
+    }
+
+    /// The signals and sockets.
+    ///
+    /// # Errors
+    /// One line for the user.
+    pub fn parts(self) -> anyhow::Result<(Signals, Arc<StoredListeners>)> {
+        Ok((self.signals?, Arc::new(self.listeners?)))
+    }
+}
+
+/// Serves until a signal or `trunkline stop` stops it.
 ///
 /// # Errors
 /// One line for the user; see [`Failed`].
-pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
-    run_under(args, signals, None)
+pub fn run(args: &ServeArgs, start: ProcessStart) -> anyhow::Result<()> {
+    let (signals, listeners) = start.parts()?;
+    run_under(args, signals, &listeners, None)
 }
 
 /// Serves as the owner of a virtual server, until the node must stop or something stops the server.
@@ -69,13 +94,18 @@ pub fn run(args: &ServeArgs, signals: Signals) -> anyhow::Result<()> {
 /// # Errors
 /// One line for the user; see [`Failed`].
 pub fn run_as_node(args: &ServeArgs, signals: Signals, session: &NodeSession) -> anyhow::Result<()> {
-    run_under(args, signals, Some(session))
+    run_under(args, signals, &session.listeners, Some(session))
 }
 
-fn run_under(args: &ServeArgs, signals: Signals, session: Option<&NodeSession>) -> anyhow::Result<()> {
+fn run_under(
+    args: &ServeArgs,
+    signals: Signals,
+    listeners: &Arc<StoredListeners>,
+    session: Option<&NodeSession>,
+) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let Setup { overrides, config, sources, bound, nfs, admin, state, first_user } =
-        Setup::prepare(args, session.is_some())?;
+        Setup::prepare(args, listeners, session.is_some())?;
     // A node has begun its log before it waited.
     if session.is_none() {
         log::begin(&config)?;
@@ -100,6 +130,9 @@ fn run_under(args: &ServeArgs, signals: Signals, session: Option<&NodeSession>) 
     let entrance = Entrance::new(&plan)?;
     let addresses = bound.addresses.clone();
     let state = Arc::new(state);
+    let sockets: Vec<_> =
+        [&bound.listeners].into_iter().chain(nfs.iter().map(|nfs| &nfs.listeners)).collect();
+    listeners.store(&sockets, session.is_some())?;
     let server = wiring::start(&plan, bound.listeners, nfs, &state, session)?;
     let (silence, owner) = (session.map(|session| session.storage_timeout), session.cloned());
     loss::watch(&state, silence, move |state, why| end_at_once(owner.as_ref(), state, why))?;
@@ -113,7 +146,7 @@ fn run_under(args: &ServeArgs, signals: Signals, session: Option<&NodeSession>) 
 }
 
 /// Ends the process without a reply to anybody: another machine may serve its clients now. The host closes
-/// the connections.
+/// the connections. The sockets of a node stop listening.
 fn end_at_once(session: Option<&NodeSession>, state: &Path, why: &str) {
     let state = state.display();
     tracing::error!("state directory {state} is lost, and this server ends: {why}");
@@ -153,7 +186,7 @@ struct Setup {
 
 impl Setup {
     /// Checks everything that can be checked, before it creates anything.
-    fn prepare(args: &ServeArgs, is_node: bool) -> anyhow::Result<Setup> {
+    fn prepare(args: &ServeArgs, listeners: &StoredListeners, is_node: bool) -> anyhow::Result<Setup> {
         let mut overrides = args.overrides();
         if args.demo {
             demo::lay_over(&mut overrides)?;
@@ -174,8 +207,8 @@ impl Setup {
         if !is_node && config.node.tenure.is_some() {
             anyhow::bail!("this configuration is one of a node: use `trunkline node serve`");
         }
-        let bound = listen::bind(&config)?;
-        let nfs = listen::bind_nfs(&config)?;
+        let bound = listen::bind(&config, &mut listeners.inherited())?;
+        let nfs = listen::bind_nfs(&config, &mut listeners.inherited())?;
         let admin = listen::bind_admin(&config)?;
         let state = match existing {
             Some(state) => state,

@@ -12,6 +12,7 @@ mod missing_state;
 mod recycle;
 mod restart;
 mod share_relocation;
+mod stored_listeners;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::PermissionsExt;
