@@ -9,11 +9,11 @@ import signal
 import subprocess
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from proving.cluster import network
+from proving.cluster import listener_store, network
 from proving.cluster.daemon import NotUp, last_lines, offspring, wait_until
 
 # The first process ignores the ends of its children, so that none of them stays as a zombie.
@@ -38,6 +38,7 @@ class Machine:
         self.sockets, self.programs = work / f"{name}.sockets", work / f"{name}.bin"
         self.sockets.mkdir()
         self.programs.mkdir()
+        self.listeners = listener_store.ListenerStore(work / f"{name}.notify")
         self._clock = work / f"{name}.clock"
         self.set_clock(0)
         self._parent: subprocess.Popen[bytes] | None = None
@@ -97,6 +98,7 @@ class Machine:
         self.cable.cut()
         meanwhile(self)
         os.kill(self._init, signal.SIGKILL)
+        self.listeners.clear()
         for process in self.processes:
             process.go_on()
         self._parent.wait(timeout=END_WITHIN_S)
@@ -113,10 +115,11 @@ class Machine:
 class Process:
     """A program on a machine: the child that `nsenter` has put there."""
 
-    def __init__(self, machine: Machine, command: list[str], log: Path) -> None:
+    def __init__(self, machine: Machine, command: list[str], log: Path, descriptors: Sequence[int] = ()) -> None:
         self.log, self._machine = log, machine
         with open(log, "ab") as out:
-            self._entering = subprocess.Popen(machine.inside(command), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True)
+            self._entering = subprocess.Popen(machine.inside(command), stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                                              pass_fds=descriptors)
         machine.processes.append(self)
         wait_until(f"{machine.name}: {command[0]}", lambda: bool(offspring(self._entering.pid)) or not self.alive(), 10, log, every_s=0.002)
         self._pid = next(iter(offspring(self._entering.pid)), 0)

@@ -5,13 +5,15 @@ the product decide, as `trunkline node serve` on every machine.
 """
 
 import json
+import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-from proving.cluster import etcd, network
+from proving.cluster import etcd, listener_store, network
 from proving.cluster.daemon import wait_until
 from proving.cluster.machine import Machine, Process
 from proving.cluster.store import Store
@@ -89,10 +91,20 @@ class Node:
         # The environment of the program. It finds `ceph` first on its path.
         self.environment = [f"PATH={machine.programs}:{guest.PATH}"]
 
-    def start(self, *words: str) -> None:
-        """Start the program with these words before `--config`."""
-        command = ["env", *self.environment, servers.program(), *words, "--config", str(self.settings)]
-        self.process = Process(self.machine, command, self.log)
+    def start(self, *words: str, again: bool = False) -> None:
+        """Start the program with these words before `--config`. It gets its listening sockets if it starts again, after the
+        pause of systemd."""
+        listeners = self.machine.listeners
+        if again:
+            time.sleep(listener_store.RESTART_S)
+        else:
+            listeners.clear()
+        command, descriptors = listeners.passing([servers.program(), *words, "--config", str(self.settings)])
+        try:
+            self.process = Process(self.machine, ["env", *self.environment, *listeners.environment(), *command], self.log, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
 
     def alive(self) -> bool:
         """Return whether the program runs."""
@@ -171,7 +183,7 @@ class ByHand:
         """Start the program again on the machine where it was killed."""
         assert node.process is not None
         node.process.wait(30)
-        node.start("serve")
+        node.start("serve", again=True)
 
     def leave(self, node: Node, successor: Node) -> None:
         """Move from one node to another as planned."""
@@ -233,14 +245,14 @@ class Decided(ByHand):
         """Start the program again on the machine where it was killed."""
         assert node.process is not None
         node.process.wait(30)
-        self._start(node)
+        self._start_and_take(node, again=True)
 
     def _serve(self, node: Node) -> None:
         self._store.take(node.machine)
-        self._start(node)
+        self._start_and_take(node)
 
-    def _start(self, node: Node) -> None:
-        node.start("node", "serve")
+    def _start_and_take(self, node: Node, again: bool = False) -> None:
+        node.start("node", "serve", again=again)
         wait_until(f"{node.machine.name} takes the tenure", lambda: self._takes(node), SERVE_WITHIN_S, node.log)
 
     def _takes(self, node: Node) -> bool:
@@ -277,7 +289,9 @@ class Nodes:
 
     def start_again(self, node: Node) -> None:
         """Start the program again on the machine where it was killed."""
-        self.join(node)
+        assert node.process is not None
+        node.process.wait(30)
+        node.start("node", "serve", again=True)
 
     def leave(self, node: Node, successor: Node) -> None:
         """Move from one node to another as planned."""

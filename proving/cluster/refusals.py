@@ -154,6 +154,7 @@ class Refusals:
     def _anothers_state(self) -> None:
         owner, other = self._one_serves()
         self._stop(other)
+        self._cluster.store.repair(other.machine)
         state = other.machine.directory / "virtual" / "state"
         strange = other.machine.directory / "strange"
         other.machine.run("mkdir", "-p", strange)

@@ -1,11 +1,15 @@
 """A killed server, a wrong configuration, a reboot, and a state that a newer program wrote."""
 
-from proving.packages.guest.trial import MOUNTS, SERVED, SMB, USER, Trial
+import json
+
+from proving.packages.guest.trial import MOUNTS, SCRIPTS, SERVED, SMB, USER, Trial
 
 CONFIGURATION = "/etc/trunkline/trunkline.toml"
 VERSION = "/var/lib/trunkline/version"
 # After this time a unit that systemd starts again and again would have been started many times.
 SETTLED_S = 15
+# What connects.py has counted, and how many connects are enough to have met each death.
+CONNECTS, CONNECTS_MADE = "/var/tmp/connects", 100
 
 
 def run(trial: Trial) -> None:
@@ -19,13 +23,21 @@ def run(trial: Trial) -> None:
 
 
 def _killed(trial: Trial) -> None:
+    """The listening sockets outlive the process at systemd, so a client that connects meanwhile is not refused."""
     trial.start_loads()
+    trial.machine.must(f"systemd-run --quiet --collect --unit=connects python3 {SCRIPTS}/connects.py {CONNECTS} 445 2049")
     for kill in range(1, 4):
         trial.machine.must("systemctl kill --signal=KILL trunkline")
         trial.machine.until(f"systemctl is-active trunkline && test $(systemctl show --value -p NRestarts trunkline) = {kill}")
         for name in ("smb", "nfs"):
             trial.written(name, 10)
     trial.end_loads("three times kill -9")
+    trial.machine.must("systemctl kill --signal=TERM connects")
+    said = json.loads(trial.machine.until(f"cat {CONNECTS}"))
+    trial.show(f"connects beside three times kill -9: {said}")
+    sound = said["made"] > CONNECTS_MADE and not said["refused"] and not said["other"]
+    trial.case("no connect is refused meanwhile", "" if sound else str(said))
+    trial.does("systemd has stored the sockets", "systemctl show --value -p NFileDescriptorStore trunkline", says=r"^[24]$")
 
 
 def _wrong_configuration(trial: Trial) -> None:

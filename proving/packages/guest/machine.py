@@ -56,7 +56,7 @@ class Machine:
         self.host.mkdir()
         # Users of the machine run scripts from there too.
         os.chmod(self._work, 0o755)
-        console.lay([HERE / "machine_agent.py", HERE / "held_open.py", Path(workload.__file__)], self.host)
+        console.lay([HERE / "machine_agent.py", HERE / "held_open.py", HERE / "connects.py", Path(workload.__file__)], self.host)
         try:
             self.boot()
         except BaseException:
