@@ -407,7 +407,12 @@ impl World {
         let Some(server) = self.process(id).and_then(|it| it.server.as_mut()) else { return };
         // A node whose term is over takes the address from nobody.
         if !server.term.permits(|| clock.read(now)) {
-            return self.control(id, OwnershipEvent::Woken);
+            // The control part may have a longer term by now, of which the server has not heard.
+            if let Some(process) = self.process(id) {
+                process.server = None;
+            }
+            let why = "the term ended before the address was up".to_owned();
+            return self.control(id, OwnershipEvent::Started(Err(why)));
         }
         server.is_open = true;
         if !self.is_calm() && self.chance.one_in(50) {
