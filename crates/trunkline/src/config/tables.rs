@@ -339,8 +339,8 @@ settings! {
         /// longer ends, and another one goes on. Under Pacemaker, keep it below the timeout of the start
         /// operation.
         start_timeout_s: u64 { Number(1, 3600), start, or 50 }
-        /// Time for which the storage of the state directory may be silent. A node whose storage is silent for
-        /// longer ends, and another one goes on. Ceph is silent for 13 s when a storage daemon dies.
+        /// Time for which the storage of the state directory may be silent. A node whose storage is silent
+        /// for longer ends, and another one goes on. Ceph is silent for 13 s when a storage daemon dies.
         storage_timeout_s: u64 { Number(5, 3600), start, or 60 }
         /// Directory of this node's lock and socket, on the node itself.
         run_dir: PathBuf { File, start, or PathBuf::from("/run/trunkline") }

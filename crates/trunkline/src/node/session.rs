@@ -51,8 +51,8 @@ pub struct NodeSession {
 }
 
 impl NodeSession {
-    /// Checks that the state directory is that of the virtual server, and that the tenure store has counted the
-    /// epochs of its earlier owners.
+    /// Checks that the state directory is that of the virtual server, and that the tenure store has counted
+    /// the epochs of its earlier owners.
     ///
     /// # Errors
     /// It is another one, or the store has lost its record.

@@ -5,7 +5,8 @@
 //!
 //! Layout: `version`, `lock`, `state.redb`, `control.sock`, `first-password`, `admin-token`, `handle-key`,
 //! `changes.toml`, `volumes/N/` for each directory that was ever served, and `volumes/N.opens` for
-//! persistent opens, and `epoch` where nodes take turns ([`last_epoch`]). Only the owner can access any of it. [`files`] reports changes of the smaller files.
+//! persistent opens, and `epoch` where nodes take turns ([`last_epoch`]). Only the owner can access any of
+//! it. [`files`] reports changes of the smaller files.
 //!
 //! [`version`] has the table of versions, and [`migration`] leads from one to another. [`replacement`]
 //! replaces files all or none. [`snapshot`] reads the whole directory at one moment, for a backup. [`loss`]
