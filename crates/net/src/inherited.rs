@@ -211,7 +211,7 @@ mod tests {
         (listener, address)
     }
 
-    /// What a process inherits, and what the service manager keeps.
+    /// The sockets of a process that inherits one, and the duplicate that the service manager keeps.
     fn inherited<T: Into<OwnedFd>>(name: &str, socket: T) -> (InheritedListeners, OwnedFd) {
         let socket: OwnedFd = socket.into();
         let kept = socket.try_clone().expect("a duplicate");

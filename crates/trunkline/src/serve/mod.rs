@@ -58,7 +58,7 @@ const KEYTAB_LOOKS: Duration = Duration::from_secs(2);
 #[error("{0}")]
 pub struct Failed(pub String);
 
-/// What a server's process has from its first moment on.
+/// The signals and sockets that a server's process has from its first moment on.
 pub struct ProcessStart {
     signals: std::io::Result<Signals>,
     listeners: anyhow::Result<StoredListeners>,
