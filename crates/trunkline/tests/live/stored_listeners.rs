@@ -12,6 +12,7 @@ use std::sync::Arc;
 use rustix::cmsg_space;
 use rustix::io::{FdFlags, IoSliceMut, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::process::{Pid, Signal, kill_process};
 use testkit::program::{PATIENCE, ProgramDir, own_ids};
 
 /// A call of NFS's procedure NULL as one record, and the length of its reply.
@@ -267,7 +268,8 @@ fn a_node_that_was_killed_goes_on_with_its_sockets_and_closes_them_at_its_end() 
     let mut reply = [0; NULL_REPLY];
     client.read_exact(&mut reply).unwrap();
     assert_eq!(node.addresses(), [smb, nfs]);
-    program.run("node move --config a.toml").success();
+    let child = node.child.as_ref().unwrap();
+    kill_process(Pid::from_child(child), Signal::TERM).unwrap();
     while !node.stored.is_empty() {
         node.hear();
     }
