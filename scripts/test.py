@@ -13,7 +13,6 @@ writes its counts to TALLY_FILE (proving/harness/tally.py). Every stage has a li
 
 import concurrent.futures
 import contextlib
-import ctypes
 import itertools
 import json
 import os
@@ -101,11 +100,11 @@ INSTALL = ("foreign peers", ["scripts/foreign"], 900)
 BUDGET_S = 56 * 60
 # A crate registry that does not answer at once is asked again. What would let a later build begin in the middle is not kept: it
 # takes a third of the room, and a run from a clean checkout never uses it.
-ENVIRONMENT = dict(os.environ, CARGO_NET_RETRY="5", CARGO_TERM_COLOR="never", CARGO_INCREMENTAL="0")
+ENVIRONMENT = dict(os.environ, CARGO_NET_RETRY="5", CARGO_TERM_COLOR="never", CARGO_INCREMENTAL="0", TEST_RUN=str(os.getpid()))
+# What each process has in its environment that a command of this run has started.
+MARK = f"TEST_RUN={os.getpid()}".encode()
 # What the checks, cargo and the suites begin a line with that says what failed.
 FAILURE = re.compile(r"FAIL |LEFT |test .* FAILED$|error[:\[]|Diff in |=== not |\S+\.(py|rs|md):\d+:")
-# prctl(2): the kernel makes this process the parent of orphans below it.
-PR_SET_CHILD_SUBREAPER = 36
 # Such lines of one stage that are shown again at the end, and how much of each.
 MOST_FAILURES = 10
 MOST_COLUMNS = 200
@@ -312,25 +311,22 @@ def suite(runner: Runner, name: str, command: list[str], limit_s: float, at_once
     return row
 
 
-def orphans() -> Iterator[tuple[int, str]]:
+def left_running() -> Iterator[tuple[int, str]]:
     """What suites have left running: (process, command line). No command may run now."""
     for folder in Path("/proc").iterdir():
         with contextlib.suppress(OSError, ValueError):
-            state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
-            if int(parent) == os.getpid() and state != "Z":
+            if MARK in (folder / "environ").read_bytes().split(b"\0"):
                 yield int(folder.name), (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
 
 
-def end_orphans() -> Row:
+def end_left_running() -> Row:
     """End what suites have left running, and count each as a failure: it would work beside the suites that measure."""
     found = []
-    # The children of one that ends are the next.
-    while left := list(orphans()):
-        for process, command in left:
-            found.append(f"LEFT {process}: {command}")
-            print(found[-1], flush=True)
+    for process, command in left_running():
+        found.append(f"LEFT {process}: {command}")
+        print(found[-1], flush=True)
+        with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
     return Row("left running", int(not found), len(found), output="\n".join(found))
 
 
@@ -338,7 +334,7 @@ def suites(runner: Runner) -> list[Row]:
     """All of them: the lanes beside each other, then what must be alone."""
     with beside_each_other(runner, len(LANES)) as pool:
         lanes = list(pool.map(lambda lane: [suite(runner, name, command, limit_s, at_once=False) for name, command, limit_s in lane], LANES))
-    return [*itertools.chain(*lanes), end_orphans(), *(suite(runner, *entry) for entry in ALONE)]
+    return [*itertools.chain(*lanes), end_left_running(), *(suite(runner, *entry) for entry in ALONE)]
 
 
 def print_table(rows: list[Row]) -> int:
@@ -359,8 +355,6 @@ def print_table(rows: list[Row]) -> int:
 
 
 def main() -> None:
-    # What a suite starts in a session of its own outlives it otherwise without a trace.
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     runner = Runner(BUDGET_S)
     with beside_each_other(runner, 1) as pool:
         # It waits for the network while the checks compute. The first that use what it installs are the unit tests.
