@@ -12,7 +12,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-pub(crate) use parking_lot::Condvar;
+/// A condition variable. Only the guard of a lock with a rank waits for it here.
+pub(crate) use parking_lot::Condvar as Condition;
 pub(crate) use rank::Rank;
 #[cfg(debug_assertions)]
 use stack::{HeldLock, LockId};
@@ -124,7 +125,7 @@ impl<T> Mutex<T> {
 
 impl<T> MutexGuard<'_, T> {
     /// Releases the lock until another thread notifies `change`, and takes it again.
-    pub fn wait(&mut self, change: &Condvar) {
+    pub fn wait(&mut self, change: &Condition) {
         change.wait(&mut self.guard);
     }
 }

@@ -13,7 +13,7 @@ use super::ReclaimOwner;
 use crate::OpenRestorer;
 use crate::caching::grants::Holder;
 use crate::persistence::ledger::Ledger;
-use crate::ranked::{Condvar, Mutex, Rank};
+use crate::ranked::{Condition, Mutex, Rank};
 
 /// The opens that were not restored yet.
 pub(crate) struct Unrestored {
@@ -23,7 +23,7 @@ pub(crate) struct Unrestored {
     opens: AtomicUsize,
     table: Mutex<UnrestoredTable>,
     /// The opens of a file are restored.
-    finished: Condvar,
+    finished: Condition,
 }
 
 impl Default for Unrestored {
@@ -32,7 +32,7 @@ impl Default for Unrestored {
             left: AtomicUsize::new(0),
             opens: AtomicUsize::new(0),
             table: Mutex::of_default(Rank::Unrestored),
-            finished: Condvar::default(),
+            finished: Condition::default(),
         }
     }
 }
