@@ -36,7 +36,6 @@ mod posix;
 mod promises;
 mod relays;
 mod replay;
-mod restoring;
 mod rights;
 mod sequences;
 mod statuses;

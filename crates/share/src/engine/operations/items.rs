@@ -314,7 +314,6 @@ impl Share {
         item: NodeId,
         key: Option<CacheKey>,
     ) -> CallResult<()> {
-        self.restore_file(item);
         let Some(file) = self.open_files().get(item) else { return CallResult::Done(()) };
         let requester = Requester {
             client: Some(caller.client),
@@ -351,7 +350,6 @@ impl Share {
         rule: LockRule,
         range: &RangeRequest,
     ) -> Option<(LockOwner, RangeRequest)> {
-        self.restore_file(node);
         let file = self.open_files().get(node)?;
         let state = file.state.lock();
         let stream = state.streams.iter().find(|stream| !stream.stream.is_named)?;

@@ -98,13 +98,12 @@ impl<'a> ListedEntry<'a> {
         Ok(self.stat()?.id)
     }
 
-    /// Whether the target is open, or has opens from before a restart that are not restored yet.
+    /// Whether the target is open.
     ///
     /// # Errors
     /// As [`ListedEntry::info`].
     pub fn is_open(&self) -> Result<bool, Refusal> {
-        let id = self.stat()?.id;
-        Ok(self.file(id).is_some() || self.share.persistence().unrestored().has_file(id.inode))
+        Ok(self.file(self.stat()?.id).is_some())
     }
 
     /// The address of the target, as [`Item::address`] returns it. Ask for it first: the other properties are
