@@ -17,12 +17,10 @@ use std::cell::{Cell, RefCell};
 use std::sync::{Arc, OnceLock, Weak};
 
 thread_local! {
-    /// Whether a batch runs on this thread.
-    static IN_BATCH: Cell<bool> = const { Cell::new(false) };
+    /// The address of the mailbox whose connection has a batch on this thread. None outside of batches.
+    static BATCH_OF: Cell<Option<usize>> = const { Cell::new(None) };
     /// The gate of that batch, once it has one.
     static GATE: RefCell<Option<Arc<ReplyGate>>> = const { RefCell::new(None) };
-    /// The address of the mailbox of that batch's connection.
-    static OWN_MAILBOX: Cell<usize> = const { Cell::new(0) };
     /// Posts that leave after the replies of that batch.
     static LATER: RefCell<Vec<Post>> = const { RefCell::new(Vec::new()) };
 }
@@ -34,7 +32,7 @@ type Post = Box<dyn FnOnce() + Send>;
 /// thread. It leaves at once outside of batches, and also to the batch's own connection, which keeps the
 /// order itself.
 pub(crate) fn after_replies(to: usize, post: impl FnOnce() + Send + 'static) {
-    if IN_BATCH.get() && OWN_MAILBOX.get() != to {
+    if BATCH_OF.get().is_some_and(|own_mailbox| own_mailbox != to) {
         LATER.with_borrow_mut(|later| later.push(Box::new(post)));
     } else {
         post();
@@ -82,9 +80,7 @@ impl Drop for ReplyGate {
 
 /// The gate of the batch that runs on this thread. None outside of batches.
 pub(crate) fn gate() -> Option<Arc<ReplyGate>> {
-    if !IN_BATCH.get() {
-        return None;
-    }
+    BATCH_OF.get()?;
     let new = || Arc::new(ReplyGate(OnceLock::new()));
     GATE.with_borrow_mut(|gate| Some(Arc::clone(gate.get_or_insert_with(new))))
 }
@@ -95,8 +91,7 @@ pub(crate) struct BatchScope;
 impl BatchScope {
     /// Begins a batch of the connection whose mailbox has the address `own_mailbox`.
     pub(crate) fn begin(own_mailbox: usize) -> BatchScope {
-        IN_BATCH.set(true);
-        OWN_MAILBOX.set(own_mailbox);
+        BATCH_OF.set(Some(own_mailbox));
         BatchScope
     }
 
@@ -117,7 +112,7 @@ impl BatchScope {
 
 impl Drop for BatchScope {
     fn drop(&mut self) {
-        IN_BATCH.set(false);
+        BATCH_OF.set(None);
         // A batch that panicked leaves both behind.
         GATE.with_borrow_mut(Option::take);
         drop(LaterPosts(LATER.take()));

@@ -5,13 +5,13 @@
 //! queue, and the next process accepts them. A refused connection would cost them seconds.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::{Shutdown, SocketType, ipproto, listen, shutdown, sockopt};
 
-use crate::listen::BACKLOG;
+use crate::listen::{BACKLOG, accepts};
 
 /// The beginning of the name of each stored socket.
 const STORED: &str = "trunkline-listener";
@@ -67,11 +67,8 @@ impl InheritedListener {
 
     /// Whether no other socket can listen on `address` while this one listens.
     fn excludes(&self, address: SocketAddr) -> bool {
-        let own = self.address;
-        let covers = |ip: IpAddr| ip.is_unspecified() && ip.is_ipv4() == address.is_ipv4();
-        own.port() == address.port()
-            && own.is_ipv4() == address.is_ipv4()
-            && (own.ip() == address.ip() || covers(own.ip()) || covers(address.ip()))
+        let (own, other) = (self.address.ip(), address.ip());
+        self.address.port() == address.port() && (accepts(own, other) || accepts(other, own))
     }
 
     /// Closes it. One that was stored stops listening at once, although the service manager has it too.

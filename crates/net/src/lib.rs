@@ -73,7 +73,7 @@ pub use clock::{boot_time, now};
 pub use config::{Config, Keepalive};
 pub use counters::Totals;
 pub use inherited::{InheritedListeners, stop_listening, stored_name};
-pub use listen::{BindError, Listeners};
+pub use listen::{BindError, Listeners, accepts};
 pub use live_connections::LiveConnections;
 pub use memory::{give_back as give_memory_back, limit as memory_limit};
 pub use parked::ParkedSockets;

@@ -118,6 +118,12 @@ fn is_absent(reason: &io::Error) -> bool {
         || reason.kind() == io::ErrorKind::AddrNotAvailable
 }
 
+/// Whether a socket that listens on `listening` accepts connections to `address`.
+#[must_use]
+pub fn accepts(listening: IpAddr, address: IpAddr) -> bool {
+    listening == address || listening.is_unspecified() && listening.is_ipv4() == address.is_ipv4()
+}
+
 /// Takes over the socket that listens on `address`, or opens one.
 fn open(
     address: SocketAddr,

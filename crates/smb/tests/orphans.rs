@@ -14,7 +14,7 @@ use smb_wire::create_context::{
 use smb_wire::fscc::FileInfoClass;
 use smb_wire::header::Flags;
 use smb_wire::{FileId, Guid, LeaseKey, NtStatus, SmbCommand, query_info, set_info};
-use testkit::dice::Dice;
+use testkit::dice::{Dice, wanted_seeds};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::{ReceivedMessage, whole};
 use testkit::smb::{Dial, Peer, SmbTestServer, Store};
@@ -315,7 +315,6 @@ fn kills(seed: u64, count: u64) -> u64 {
 
 #[test]
 fn a_client_that_is_back_removes_what_it_has_left() {
-    let told = std::env::var("SIMULATED_KILLS").unwrap_or_else(|_| "1+200".to_owned());
-    let (seed, count) = told.split_once('+').expect("a seed and a number of kills");
-    assert_eq!(kills(seed.parse().unwrap(), count.parse().unwrap()), 0);
+    let told = wanted_seeds("SIMULATED_KILLS").unwrap_or(1..201);
+    assert_eq!(kills(told.start, told.end - told.start), 0);
 }

@@ -1,6 +1,8 @@
 //! Repeatable chance for simulations: all choices of a history follow from its seed.
 
-use std::ops::Range;
+use std::ops::{AddAssign, Range};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A generator after SplitMix64 (Steele, Lea, Flood 2014). It is small, and every seed is good.
 #[derive(Debug, Clone)]
@@ -65,4 +67,36 @@ pub fn wanted_seeds(variable: &str) -> Option<Range<u64>> {
     let (first, count) = text.split_once('+').unwrap_or_else(|| panic!("{variable} is FIRST+COUNT"));
     let first: u64 = first.parse().expect("a number");
     Some(first..first + count.parse::<u64>().expect("a number"))
+}
+
+/// Runs the histories of some seeds on all cores. Each gives its tally, and its failure if it has one. After
+/// `enough` failures the rest is not run. Returns the sum of the tallies, and the failures.
+///
+/// # Panics
+/// A history has panicked.
+pub fn run_seeds<T: Default + AddAssign + Send, F: Send>(
+    seeds: Range<u64>,
+    enough: usize,
+    history: impl Fn(u64) -> (T, Option<F>) + Sync,
+) -> (T, Vec<F>) {
+    let next = AtomicU64::new(seeds.start);
+    let (total, failed) = (Mutex::new(T::default()), Mutex::new(Vec::new()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || failed.lock().expect("no panic with it held").len() >= enough {
+                        return;
+                    }
+                    let (tally, failure) = history(seed);
+                    *total.lock().expect("no panic with it held") += tally;
+                    failed.lock().expect("no panic with it held").extend(failure);
+                }
+            });
+        }
+    });
+    let total = total.into_inner().expect("no panic with it held");
+    (total, failed.into_inner().expect("no panic with it held"))
 }

@@ -35,12 +35,10 @@ mod session;
 
 use std::ops::Range;
 use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use disk::DiskFault;
 use history::History;
-use testkit::dice::wanted_seeds;
+use testkit::dice::{run_seeds, wanted_seeds};
 
 /// Seeds that found a defect, with its description.
 const REGRESSIONS: &[(&str, u64)] = &[
@@ -107,31 +105,14 @@ fn run<T: Default + std::ops::AddAssign + std::fmt::Debug + Copy + Send>(
     history: impl Fn(u64) -> T + Sync + RefUnwindSafe,
     usual: Range<u64>,
 ) -> (T, u64) {
-    let (range, total) = (wanted("SIMULATED_HISTORIES", usual), Mutex::new(T::default()));
-    let next = AtomicU64::new(range.start);
-    let failed = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= range.end || failed.lock().expect("no panic with it held").len() >= ENOUGH {
-                        return;
-                    }
-                    match logged(|| history(seed)) {
-                        Ok(tally) => *total.lock().expect("no panic with it held") += tally,
-                        Err(_) => {
-                            println!("seed {seed} differs");
-                            failed.lock().expect("no panic with it held").push(seed);
-                        }
-                    }
-                }
-            });
+    let range = wanted("SIMULATED_HISTORIES", usual);
+    let (total, failed) = run_seeds(range.clone(), ENOUGH, |seed| match logged(|| history(seed)) {
+        Ok(tally) => (tally, None),
+        Err(_) => {
+            println!("seed {seed} differs");
+            (T::default(), Some(seed))
         }
     });
-    let failed = failed.into_inner().expect("no panic with it held");
-    let total = total.into_inner().expect("no panic with it held");
     let count = range.end - range.start;
     println!("{count} histories: {total:?}");
     assert!(failed.is_empty(), "seeds that differ from the model: {failed:?}");

@@ -27,11 +27,9 @@ mod store;
 mod world;
 
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use checks::{Breach, TenureTally};
-use testkit::dice::wanted_seeds;
+use testkit::dice::{run_seeds, wanted_seeds};
 use world::{Defect, World, WorldShape};
 
 /// Seeds that found a defect, with its description.
@@ -90,33 +88,18 @@ fn one(seed: u64, shape: WorldShape, defect: Defect, stand_still: bool) -> (Worl
 
 /// Runs the worlds of some seeds on all cores, and adds up what happened.
 fn run(seeds: Range<u64>, shape: WorldShape, stand_still: bool) -> TenureTally {
-    let (next, total) = (AtomicU64::new(seeds.start), Mutex::new(TenureTally::default()));
-    let failed = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || failed.lock().expect("no panic with it held").len() >= ENOUGH {
-                        return;
-                    }
-                    let (world, breach) = one(seed, shape, Defect::Nothing, stand_still);
-                    if let Some(log) = &world.checks.log {
-                        print!("{log}");
-                    }
-                    *total.lock().expect("no panic with it held") += world.checks.tally;
-                    if let Some((_, what)) = breach {
-                        println!("seed {seed}: {what}");
-                        failed.lock().expect("no panic with it held").push((seed, what));
-                    }
-                }
-            });
+    let (total, failed) = run_seeds(seeds, ENOUGH, |seed| {
+        let (world, breach) = one(seed, shape, Defect::Nothing, stand_still);
+        if let Some(log) = &world.checks.log {
+            print!("{log}");
         }
+        let failure = breach.map(|(_, what)| {
+            println!("seed {seed}: {what}");
+            (seed, what)
+        });
+        (world.checks.tally, failure)
     });
-    let total = total.into_inner().expect("no panic with it held");
     println!("{total:?}");
-    let failed = failed.into_inner().expect("no panic with it held");
     assert!(failed.is_empty(), "promises were broken: {failed:#?}");
     total
 }

@@ -270,8 +270,7 @@ fn why_not(config: &Config, taken: &[(IpAddr, String)], address: IpAddr) -> Opti
         return Some(format!("{address} stands for all addresses; name single ones"));
     }
     let listen = &config.server.listen;
-    let takes = |at: &IpAddr| *at == address || at.is_unspecified() && at.is_ipv4() == address.is_ipv4();
-    if !listen.value.iter().any(takes) {
+    if !listen.value.iter().any(|listening| net::accepts(*listening, address)) {
         let location = config.location(&listen.origin);
         return Some(format!("the server does not listen on {address}; add it to `listen` ({location})"));
     }

@@ -18,11 +18,7 @@ pub fn ipv4(listen: &[SocketAddr]) -> std::io::Result<Vec<Ipv4Addr>> {
 
 /// Whether one of `listen` accepts connections to `address`.
 fn listened(listen: &[SocketAddr], address: IpAddr) -> bool {
-    let takes = |listen: &SocketAddr| {
-        let listen = listen.ip();
-        listen == address || listen.is_unspecified() && listen.is_ipv4() == address.is_ipv4()
-    };
-    listen.iter().any(takes)
+    listen.iter().any(|listening| net::accepts(listening.ip(), address))
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl StoredListeners {
     pub fn close_left(&self) {
         let mut inherited = self.inherited.lock();
         inherited.close_left();
-        inherited.closed_names().iter().for_each(|name| notify::forget(name));
+        forget_closed(&mut inherited);
     }
 
     /// Closes those sockets after this time, also if the storage of a node has not answered by then.
@@ -105,7 +105,7 @@ impl StoredListeners {
     pub fn close(&self) {
         let mut inherited = self.inherited.lock();
         inherited.close_all();
-        inherited.closed_names().iter().for_each(|name| notify::forget(name));
+        forget_closed(&mut inherited);
         for (name, listener) in self.opened.lock().drain(..) {
             notify::forget(&name);
             stop_listening(&listener);
@@ -118,4 +118,9 @@ impl Drop for StoredListeners {
     fn drop(&mut self) {
         self.close_left();
     }
+}
+
+/// Lets the service manager forget the sockets that were closed.
+fn forget_closed(inherited: &mut InheritedListeners) {
+    inherited.closed_names().iter().for_each(|name| notify::forget(name));
 }

@@ -125,6 +125,14 @@ impl Manager {
         while !self.hear().lines().any(|line| line == self.started) {}
     }
 
+    /// Starts it on free ports and kills it. Returns the addresses of its sockets for SMB and NFS.
+    fn start_and_kill(&mut self) -> [SocketAddr; 2] {
+        self.start(0, 0);
+        let [smb, nfs] = self.addresses()[..] else { panic!("{:?}", self.stored) };
+        self.kill();
+        [smb, nfs]
+    }
+
     /// Receives the next message, and does what it asks for.
     fn hear(&mut self) -> String {
         let mut buffer = [0; 512];
@@ -174,9 +182,7 @@ fn ask_null(server: SocketAddr) -> TcpStream {
 #[test]
 fn a_client_that_connects_between_two_processes_is_answered() {
     let mut manager = Manager::new();
-    manager.start(0, 0);
-    let [smb, nfs] = manager.addresses()[..] else { panic!("{:?}", manager.stored) };
-    manager.kill();
+    let [smb, nfs] = manager.start_and_kill();
     let mut client = ask_null(nfs);
     manager.start(smb.port(), nfs.port());
     let mut reply = [0; NULL_REPLY];
@@ -190,9 +196,7 @@ fn a_client_that_connects_between_two_processes_is_answered() {
 #[test]
 fn a_socket_that_the_next_process_does_not_want_is_closed() {
     let mut manager = Manager::new();
-    manager.start(0, 0);
-    let [smb, nfs] = manager.addresses()[..] else { panic!("{:?}", manager.stored) };
-    manager.kill();
+    let [smb, nfs] = manager.start_and_kill();
     let duplicates: Vec<_> = manager.stored.iter().map(|(_, socket)| socket.try_clone().unwrap()).collect();
     manager.start(smb.port(), 0);
     let found = manager.addresses();
@@ -240,9 +244,7 @@ fn a_node_refuses_a_socket_that_listens_while_it_waits() {
 fn a_node_that_waits_keeps_no_sockets() {
     let program = Arc::new(ProgramDir::new());
     let (mut first, mut second) = (Manager::of_node(&program, "a"), Manager::of_node(&program, "b"));
-    first.start(0, 0);
-    let [smb, nfs] = first.addresses()[..] else { panic!("{:?}", first.stored) };
-    first.kill();
+    let [smb, nfs] = first.start_and_kill();
     second.start(0, 0);
     let duplicates: Vec<_> = first.stored.iter().map(|(_, socket)| socket.try_clone().unwrap()).collect();
     TcpStream::connect(nfs).expect("the manager has the socket");
@@ -260,9 +262,7 @@ fn a_node_that_waits_keeps_no_sockets() {
 fn a_node_that_was_killed_goes_on_with_its_sockets_and_closes_them_at_its_end() {
     let program = Arc::new(ProgramDir::new());
     let mut node = Manager::of_node(&program, "a");
-    node.start(0, 0);
-    let [smb, nfs] = node.addresses()[..] else { panic!("{:?}", node.stored) };
-    node.kill();
+    let [smb, nfs] = node.start_and_kill();
     let mut client = ask_null(nfs);
     node.start(smb.port(), nfs.port());
     let mut reply = [0; NULL_REPLY];

@@ -105,9 +105,7 @@ fn withheld(at: &InterfaceAddress, listen: &[SocketAddr]) -> Option<NotOfferedRe
         IpAddr::V4(four) => four.is_link_local(),
         IpAddr::V6(six) => six.is_unicast_link_local(),
     };
-    let listened = listen.iter().map(SocketAddr::ip).any(|listen| {
-        listen == at.address || listen.is_unspecified() && listen.is_ipv4() == at.address.is_ipv4()
-    });
+    let listened = listen.iter().any(|listening| net::accepts(listening.ip(), at.address));
     let reasons = [
         (at.loopback || at.address.is_loopback(), NotOfferedReason::Loopback),
         (link_local, NotOfferedReason::LinkLocal),
