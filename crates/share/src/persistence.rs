@@ -47,6 +47,27 @@ pub fn recorded_inodes(records: &[Vec<u8>]) -> Result<Vec<u64>, Unreadable> {
 /// The lookup of the identity of a recorded user; none if there is no such user any more.
 pub type UserLookup<'a> = &'a dyn Fn(&Sid) -> Option<Arc<Identity>>;
 
+/// A recorded open that is not restored yet.
+#[derive(Debug)]
+pub struct UnrestoredOpen {
+    /// Its id, as [`Share::restore_open`](crate::Share::restore_open) takes it.
+    pub id: u64,
+    /// The note that its creator had recorded with it.
+    pub note: Vec<u8>,
+}
+
+/// Takes opens over when they are restored.
+pub trait OpenRestorer: Send + Sync {
+    /// The identity of a recorded user; none if there is no such user any more.
+    fn user(&self, sid: &Sid) -> Option<Arc<Identity>>;
+
+    /// Takes an open over, which is to be detached ([`Share::detach_restored`]) or closed. Until this
+    /// returns, other requests for its file wait. This may be called by any thread that needs the file.
+    ///
+    /// [`Share::detach_restored`]: crate::Share::detach_restored
+    fn take(&self, restored: Restored);
+}
+
 /// An open that was restored after a restart. It has no client: it is to be detached for its client, or
 /// closed.
 #[derive(Debug)]

@@ -12,6 +12,8 @@ use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
+/// A condition variable. Only the guard of a lock with a rank waits for it here.
+pub(crate) use parking_lot::Condvar as Condition;
 pub(crate) use rank::Rank;
 #[cfg(debug_assertions)]
 use stack::{HeldLock, LockId};
@@ -118,6 +120,13 @@ impl<T> Mutex<T> {
     /// The guarded value, for its owner.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
+    }
+}
+
+impl<T> MutexGuard<'_, T> {
+    /// Releases the lock until another thread notifies `change`, and takes it again.
+    pub fn wait(&mut self, change: &Condition) {
+        change.wait(&mut self.guard);
     }
 }
 

@@ -14,9 +14,12 @@ use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
 use nfs_wire::types::*;
 use nfs_wire::xdr::List;
+use share::{OpenRestorer, Restored};
 use volume::Volume;
+use volume::faulty::{FaultPlan, FaultyVolume};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
+use volume::security::Sid;
 use wire::endpoint::Service;
 use wire::{Conversation, Frame, Mailbox, Now, Output, Peer};
 
@@ -77,9 +80,9 @@ impl NfsTestServer {
     }
 
     /// A server whose volume counts calls.
-    pub fn counted() -> (NfsTestServer, Arc<volume::faulty::FaultPlan>) {
+    pub fn counted() -> (NfsTestServer, Arc<FaultPlan>) {
         let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
-        let volume = volume::faulty::FaultyVolume::new(Arc::new(memory.clone()));
+        let volume = FaultyVolume::new(Arc::new(memory.clone()));
         let plan = Arc::clone(volume.plan());
         (NfsTestServer::start_on(Arc::new(volume), memory, REPLY_BYTES, None, instance, now), plan)
     }
@@ -119,6 +122,16 @@ impl NfsTestServer {
             self.instance + 1_000_000_000,
             now,
         )
+    }
+
+    /// Like [`NfsTestServer::restarted`], with a plan that counts the calls of the volume from the start on.
+    pub fn restarted_counting(&self) -> (NfsTestServer, Arc<FaultPlan>) {
+        let volume = FaultyVolume::new(Arc::new(self.memory.clone()));
+        let (plan, now) = (Arc::clone(volume.plan()), self.now.plus(Duration::from_secs(1)));
+        let (memory, stable, instance) =
+            (self.memory.clone(), self.stable.clone(), self.instance + 1_000_000_000);
+        let server = NfsTestServer::start_on(Arc::new(volume), memory, REPLY_BYTES, stable, instance, now);
+        (server, plan)
     }
 
     /// The same server, after its host was restarted too.
@@ -169,10 +182,14 @@ impl NfsTestServer {
             connections_per_client: CONNECTIONS,
             reply_memory,
         });
-        let mut restored = Vec::new();
         if let Some(NfsStableStorage { opens, client_records, boot }) = &stable {
             let records = opens.records();
-            restored = engine.keep_opens(opens.clone(), &records, &|_| None, now).expect("opens");
+            engine.begin_restoring(opens.clone(), &records, now).expect("opens");
+            engine.restore_for(Arc::new(TestRestorer {
+                server: Arc::clone(&server),
+                engine: Arc::clone(&engine),
+                now,
+            }));
             let records = client_records.records();
             server.keep_clients(client_records.clone(), &records, &[*boot], now).expect("clients");
         }
@@ -187,7 +204,6 @@ impl NfsTestServer {
             secure: false,
             manage_gids: None,
         }]);
-        server.restore(&engine, restored, now);
         NfsTestServer { server, engine, memory, now, stable, instance }
     }
 
@@ -213,6 +229,23 @@ impl NfsTestServer {
         let connection = service.accept(peer, posted.clone(), self.now).expect("room for a connection");
         let (out, now) = (Output::default(), self.now);
         Wire { service, connection, posted, out, xid: 0, uid: 0, gid: 0, is_nobody: false, uncopied: 0, now }
+    }
+}
+
+/// Takes restored opens over for a server. No thread restores them in the background, so requests do.
+struct TestRestorer {
+    server: Arc<Server>,
+    engine: Arc<share::Share>,
+    now: Now,
+}
+
+impl OpenRestorer for TestRestorer {
+    fn user(&self, _sid: &Sid) -> Option<Arc<share::Identity>> {
+        None
+    }
+
+    fn take(&self, restored: Restored) {
+        self.server.restore_open(&self.engine, restored, self.now);
     }
 }
 

@@ -59,6 +59,7 @@ pub fn take_open(
     if access.contains(ShareAccess::WRITE) {
         run.check_writable(target.export)?;
     }
+    target.export.engine.restore_file(of.node);
     let taken = run.server.grace.take(client.key, RecordedKind::Open, of);
     let Some(kept) = taken else { return Ok(None) };
     let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
@@ -96,6 +97,7 @@ pub fn is_held(open: &Open, write: bool) -> bool {
 /// # Errors
 /// NFS4ERR_DELAY.
 pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Result<DelegationReclaim, Stop> {
+    target.export.engine.restore_file(target.item.id());
     let taken = run.server.grace.take(target.client.key, RecordedKind::Delegation, target.of(&[]));
     let Some(kept) = taken else { return Ok(DelegationReclaim::Unknown) };
     if kept.note.access.contains(ShareAccess::WRITE) != write {

@@ -118,10 +118,10 @@ fn take_or_expire(
 /// Whether a client that has not returned yet may reclaim the range in conflict.
 // RFC 8881 8.4.2.1
 fn may_be_reclaimed(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> bool {
-    if !run.server.grace.covers(state.node) {
+    let engine = &state.export.engine;
+    if !run.server.covers(engine, state.node) {
         return false;
     }
-    let engine = &state.export.engine;
     let held = engine.conflicting_range(state.node, locks.number, LockRule::Merging, range);
     held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client))
 }

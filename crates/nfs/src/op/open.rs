@@ -231,7 +231,7 @@ fn by_handle(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
     let (export, item) = run.item(NfsStat::IsDir)?;
     check_kind(&item)?;
     if matches!(args.claim, Claim::Fh) {
-        check_grace(run, &item)?;
+        check_grace(run, &export, &item)?;
     }
     let cinfo = ChangeInfo::default();
     let attrset = Bitmap::EMPTY;
@@ -246,8 +246,8 @@ fn by_reclaim(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
 
 /// Refuses a new open on a file that other clients may reclaim.
 // RFC 8881 8.4.2.1
-fn check_grace(run: &Run, item: &Item) -> Result<(), NfsStat> {
-    if run.server.grace.covers(item.id()) { Err(NfsStat::Grace) } else { Ok(()) }
+fn check_grace(run: &Run, export: &Export, item: &Item) -> Result<(), NfsStat> {
+    if run.server.covers(&export.engine, item.id()) { Err(NfsStat::Grace) } else { Ok(()) }
 }
 
 fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {
@@ -282,7 +282,7 @@ fn find_or_create(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8])
     let there = run.ask_now(&export, |engine, caller| engine.item_in_for(caller, &above, &file, access));
     let is_new = matches!(args.claim, Claim::Null(_));
     match &there {
-        Ok(item) if is_new => check_grace(run, item)?,
+        Ok(item) if is_new => check_grace(run, &export, item)?,
         // The lost end of the records may have been about any file.
         Err(_) if run.server.grace.covers_all() => return Err(NfsStat::Grace.into()),
         _ => {}

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use share::{Caller, ClientKey, Detached, LossListener, Open, Restored, Share};
+use volume::NodeId;
 use volume::journal::Journal;
 use wire::Now;
 
@@ -58,23 +59,14 @@ impl Server {
         self.grace.mark_incomplete();
     }
 
-    /// Keeps the restored opens of a share for the clients that may reclaim them, and closes the rest. Call
-    /// this after [`Server::set_exports`] and before the first request.
-    pub fn restore(&self, engine: &Arc<Share>, restored: Vec<Restored>, now: Now) {
-        let mut opens = 0;
-        for Restored { open, note, address, .. } in restored {
-            match self.keep(engine, &open, &note, &address, now) {
-                Ok(()) => opens += 1,
-                Err(why) => {
-                    tracing::info!(share = %engine.name(), why, "an open from before the restart is closed");
-                    close(engine, &open, now);
-                }
-            }
-        }
-        if opens > 0 {
-            let share = engine.name();
-            tracing::info!(%share, opens, "opens from before the restart wait for their NFS clients");
-        }
+    /// Keeps a restored open of a share for its client, if that may reclaim it, and closes it otherwise.
+    /// Returns whether it is kept. Call this after [`Server::set_exports`].
+    pub fn restore_open(&self, engine: &Arc<Share>, restored: Restored, now: Now) -> bool {
+        let Restored { open, note, address, .. } = restored;
+        let Err(why) = self.keep(engine, &open, &note, &address, now) else { return true };
+        tracing::info!(share = %engine.name(), why, "an open from before the restart is closed");
+        close(engine, &open, now);
+        false
     }
 
     fn keep(
@@ -93,9 +85,18 @@ impl Server {
             return Err("its file has no handle");
         }
         let how = Detached { until_ns: u64::MAX, yields: false, keeper: Arc::new(Unheard), token: 0 };
-        engine.detach_open(open, how, now).map_err(|_| "there are too many")?;
+        engine.detach_restored(open, how, now).map_err(|_| "there are too many")?;
         let kept = UnclaimedOpen { export, open: Arc::clone(open), note };
         self.grace.keep(kept).map_err(|_| "its client cannot come back")
+    }
+
+    /// Whether a new open or lock on a file has to wait, because a client may reclaim the file.
+    pub fn covers(&self, engine: &Share, file: NodeId) -> bool {
+        if !self.grace.is_on() {
+            return false;
+        }
+        engine.restore_file(file);
+        self.grace.covers(file)
     }
 
     /// Adds a client that has created its first session to the client records. A client that has ended is not

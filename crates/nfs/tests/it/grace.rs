@@ -609,3 +609,45 @@ fn opens_of_a_batch_are_recorded_at_once_before_its_answers_leave() {
     assert_eq!(wire.work().len(), 3);
     assert_eq!(appended(), before + 1);
 }
+
+// RFC 8881 8.4.2
+#[test]
+fn ten_thousand_opens_do_not_delay_the_first_answer() {
+    const OPENS: usize = 10_000;
+    // A store that is far away takes 1.8 ms for each call about names and attributes.
+    const MOST_CALLS: u64 = 30;
+    let world = NfsTestServer::with_stable_storage();
+    let mut wire = world.connect();
+    let mut client = Client::new(&mut wire, b"client", 1);
+    let mut handles = Vec::new();
+    for number in 0..OPENS {
+        let (handle, stateid) = client.create(&mut wire, format!("f{number}").as_bytes());
+        if number % 10 == 0 {
+            client.on(&mut wire, &handle, &[locking(stateid, b"locker", (0, 10), false)]).ok();
+        }
+        handles.push(handle);
+    }
+    let (world, plan) = world.restarted_counting();
+    let (mut first, mut second) = (world.connect(), world.connect());
+    let mut other = Client::new(&mut second, b"other", 1);
+    other.create(&mut second, b"new");
+    let calls = plan.metadata_calls();
+    assert!(calls <= MOST_CALLS, "the first answer took {calls} calls of the store");
+    // The first request for a file finds its open, whoever asks.
+    assert_eq!(other.on(&mut second, &handles[10], &[anew(READ, NONE)]).status(), NfsStat::Grace);
+    let mut client = Client::before_reclaim(&mut first, b"client", 1);
+    let before = plan.metadata_calls();
+    let stateid = claim(&mut client, &mut first, &handles[20]);
+    client.on(&mut first, &handles[20], &[locking(stateid, b"locker", (0, 10), true)]).ok();
+    let calls = plan.metadata_calls() - before;
+    assert!(calls <= MOST_CALLS, "a claim took {calls} calls of the store");
+    assert_eq!(world.engine.restored_count(), 3, "nothing else was restored");
+    assert_eq!(world.engine.open_count(), OPENS + 1, "the others count all the same");
+    // What the client has not claimed is closed, if not now, then as soon as it is restored.
+    client.run(&mut first, &[COMPLETE]).ok();
+    assert_eq!(world.engine.restored_count(), 2);
+    for handle in [&handles[10], &handles[30]] {
+        other.on(&mut second, handle, &[anew(BOTH, ShareDeny::WRITE)]).ok();
+    }
+    assert_eq!(world.engine.restored_count(), 4);
+}

@@ -125,8 +125,13 @@ impl Share {
         self.waits.clients().detach(client);
     }
 
-    /// The number of opens.
+    /// The number of opens, with those from before a restart that are not restored yet.
     pub fn open_count(&self) -> usize {
+        self.restored_count() + self.persistence.unrestored().open_count()
+    }
+
+    /// The number of opens without those from before a restart that are not restored yet.
+    pub fn restored_count(&self) -> usize {
         self.open_files.count()
     }
 

@@ -94,6 +94,8 @@ pub(crate) enum Rank {
     Contention,
     /// `ExpiryKeepers`: the callbacks that end clients whose time is over.
     TimeKeepers,
+    /// `Unrestored::table`: opens from before a restart that are not restored yet.
+    Unrestored,
     /// `Recorder::noted`: the records of opens.
     Noted,
     /// A part of one of the tables of the cache.

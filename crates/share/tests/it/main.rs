@@ -37,6 +37,7 @@ mod recycle;
 mod recycle_model;
 mod recycle_purge;
 mod reopening;
+mod restoring;
 mod stable_records;
 mod threads;
 mod watching;

@@ -2,13 +2,15 @@
 //!
 //! [`server`] has the tables. [`session`] has identity, keys and trees ([`tree`]). [`open`] has the Opens,
 //! [`durable`] the rules by which some outlive their session, and [`persistent`] the record that outlives
-//! the server. [`client`] lists a client's connections by their [`handle`]s. [`notice`] sends a break over
-//! one of them, or over the next when that fails.
+//! the server. [`expected`] has the ids of those that are not restored yet. [`client`] lists a client's
+//! connections by their [`handle`]s. [`notice`] sends a break over one of them, or over the next when that
+//! fails.
 
 pub(crate) mod channel_limit;
 pub mod client;
 pub mod counters;
 pub mod durable;
+pub(crate) mod expected;
 pub mod handle;
 pub mod index;
 pub mod notice;

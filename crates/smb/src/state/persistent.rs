@@ -1,6 +1,6 @@
 //! Opens that outlive the server (MS-SMB2 3.3.1.10 IsPersistent). The engine records each of them. This
-//! module adds the SMB part of such a record. [`Server::restore`](super::server::Server::restore) makes
-//! Opens from it after a restart.
+//! module adds the SMB part of such a record.
+//! [`Server::restore_open`](super::server::Server::restore_open) makes an Open from it after a restart.
 
 use share::ClientKey;
 use smb_wire::Guid;

@@ -36,6 +36,7 @@ mod posix;
 mod promises;
 mod relays;
 mod replay;
+mod restoring;
 mod rights;
 mod sequences;
 mod statuses;

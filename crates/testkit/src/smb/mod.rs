@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::NtHash;
-use share::{Identity, Share};
+use share::{Identity, OpenRestorer, Restored, Share};
 use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, TargetRule, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
@@ -160,16 +160,14 @@ impl SmbTestServer {
         records: &[Vec<u8>],
     ) -> SmbTestServer {
         let world = SmbTestServer::over(volume);
-        let users = world.server.users();
-        let who = |sid: &Sid| {
-            let user = users.iter().find(|user| user.identity.sid == *sid);
-            user.map(|user| Arc::clone(&user.identity))
-        };
-        let restored = world.engine.keep_opens(journal, records, &who, world.clock.read()).expect("records");
+        let now = world.clock.read();
+        let unrestored = world.engine.begin_restoring(journal, records, now).expect("records");
         let mut config = share_config(&world.engine);
         config.continuously_available = true;
-        world.server.restore(&Arc::new(config.clone()), restored, world.clock.read());
-        world.server.set_shares([config]);
+        world.server.expect(&config, &unrestored);
+        let (server, config) = (Arc::clone(&world.server), Arc::new(config));
+        world.engine.restore_for(Arc::new(TestRestorer { server, config: Arc::clone(&config), now }));
+        world.server.set_shares([ShareConfig::clone(&config)]);
         world
     }
 
@@ -209,8 +207,12 @@ impl SmbTestServer {
         self.server.set_config(config);
     }
 
-    /// Advances the clock, and runs the timers of the engine.
+    /// Advances the clock, and runs the timers of the engine. Within a second the background restores all
+    /// opens from before a restart.
     pub fn advance(&self, by: Duration) {
+        if by >= Duration::from_secs(1) {
+            while self.engine.restore_next() {}
+        }
         self.clock.advance(by);
         self.engine.tick(self.clock.read());
     }
@@ -236,6 +238,25 @@ impl SmbTestServer {
         peer.log_on(dial);
         peer.connect_tree(SHARE);
         peer
+    }
+}
+
+/// Takes restored opens over for a server. No thread restores them in the background, so requests do.
+struct TestRestorer {
+    server: Arc<Server>,
+    config: Arc<ShareConfig>,
+    now: Now,
+}
+
+impl OpenRestorer for TestRestorer {
+    fn user(&self, sid: &Sid) -> Option<Arc<Identity>> {
+        let users = self.server.users();
+        let user = users.iter().find(|user| user.identity.sid == *sid);
+        user.map(|user| Arc::clone(&user.identity))
+    }
+
+    fn take(&self, restored: Restored) {
+        self.server.restore_open(&self.config, restored, self.now, self.now);
     }
 }
 

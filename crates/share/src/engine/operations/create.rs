@@ -55,6 +55,9 @@ impl Share {
         met: &Cell<Option<NodeId>>,
     ) -> CallResult<OpenResult> {
         self.begin(caller.cause());
+        if let Some(caching) = &request.caching {
+            self.restore_holder(&(caller.client, caching.key, caching.keyed));
+        }
         let checked = match self.check_request(request) {
             Err(Refusal::Exhausted) if self.relieve(caller.now) => self.check_request(request),
             other => other,

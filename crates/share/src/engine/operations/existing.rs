@@ -102,6 +102,10 @@ impl Share {
             }
             return Err(why);
         }
+        self.restore_file(target.node.id());
+        if !self.is_restored_below(request, &target) {
+            return Err(Refusal::HostKeeps);
+        }
         let file = self.open_files().enter(target.node.id(), target.node.kind());
         let result = self.plan_and_reserve(caller, request, &target, &file);
         let (properties, plan, reserved) = match result {
@@ -125,6 +129,18 @@ impl Share {
             self.abandon(&file, id);
         }
         finished
+    }
+
+    /// If the close of this open removes a directory, restores the opens below it. Names of theirs that are
+    /// to go would keep the directory. Returns false if that takes too long for this request.
+    fn is_restored_below(&self, request: &OpenRequest<'_>, target: &OpenCandidate) -> bool {
+        let is_removed =
+            target.node.kind() == NodeKind::Directory && request.options.contains(Options::DELETE_ON_CLOSE);
+        !is_removed
+            || target
+                .parent_and_name
+                .as_ref()
+                .is_none_or(|(parent, name)| self.restore_below(|| parent.path_to(name)))
     }
 
     /// Decides, and enters the open among the others. A change between both steps was made before others had

@@ -8,7 +8,7 @@ use volume::{Name, OpenHow};
 use crate::engine::Share;
 use crate::engine::lookup::item::Item;
 use crate::engine::lookup::name::{ResolvedName, Search};
-use crate::engine::operations::rename::{DestinationRequest, may_be_replaced};
+use crate::engine::operations::rename::DestinationRequest;
 use crate::engine::parts::names::directory::Directory;
 use crate::engine::services::audit::{AuditedPath, AuditedStep};
 use crate::{
@@ -136,8 +136,7 @@ impl Share {
         found: &ResolvedName,
     ) -> Result<Result<(), Refusal>, Refusal> {
         let (real, id, actor) = (&found.name, found.node.id(), caller.identity.actor.as_ref());
-        let is_free =
-            id == open.file.id || self.open_files().get(id).is_none_or(|file| may_be_replaced(&file, false));
+        let is_free = id == open.file.id || self.is_replaceable_now(id, false);
         if !is_free || !parent.holds(real, id) {
             return Err(Refusal::AccessDenied);
         }

@@ -314,6 +314,7 @@ impl Share {
         item: NodeId,
         key: Option<CacheKey>,
     ) -> CallResult<()> {
+        self.restore_file(item);
         let Some(file) = self.open_files().get(item) else { return CallResult::Done(()) };
         let requester = Requester {
             client: Some(caller.client),
@@ -350,6 +351,7 @@ impl Share {
         rule: LockRule,
         range: &RangeRequest,
     ) -> Option<(LockOwner, RangeRequest)> {
+        self.restore_file(node);
         let file = self.open_files().get(node)?;
         let state = file.state.lock();
         let stream = state.streams.iter().find(|stream| !stream.stream.is_named)?;

@@ -140,6 +140,10 @@ impl Share {
     }
 
     fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
+        // Opens below it are found by their paths.
+        if open.is_directory() && !self.restore_below(|| open.path()) {
+            return self.try_later(caller);
+        }
         let prepare = || match self.prepare_rename(caller, open, asked) {
             Ok(step) => step,
             Err(why) => CallResult::Refused(why),
@@ -368,6 +372,7 @@ impl Share {
         posix: bool,
     ) -> Result<CallResult<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
+        self.restore_file(node.id());
         let file = self.open_files().enter(node.id(), node.kind());
         let properties = self.properties(&file, node.as_ref(), None, None);
         let checked = properties.and_then(|properties| {
@@ -507,10 +512,14 @@ impl Share {
                     Err(why) => why == Failure::NotFound,
                 },
             };
-        let is_free = |id: NodeId| {
-            id == open.file.id || self.open_files().get(id).is_none_or(|file| may_be_replaced(&file, posix))
-        };
+        let is_free = |id: NodeId| id == open.file.id || self.is_replaceable_now(id, posix);
         is_here && !is_given && is_unchanged && stands.is_none_or(|(_, id, _)| is_free(*id))
+    }
+
+    /// Whether no open keeps this object from being replaced.
+    pub(crate) fn is_replaceable_now(&self, id: NodeId, posix: bool) -> bool {
+        !self.persistence().unrestored().has_file(id.inode)
+            && self.open_files().get(id).is_none_or(|file| may_be_replaced(&file, posix))
     }
 
     /// Tells that an object has lost its name to another one.
@@ -579,7 +588,7 @@ fn is_open_by_one(file: &File, client: ClientKey) -> bool {
 
 /// Whether another file may take the name of a file that may be open. By the rules of POSIX it may, unless an
 /// open denies deletion.
-pub(crate) fn may_be_replaced(file: &File, posix: bool) -> bool {
+fn may_be_replaced(file: &File, posix: bool) -> bool {
     if posix { !denies_deletion(file) } else { !file.has_members() }
 }
 

@@ -98,12 +98,13 @@ impl<'a> ListedEntry<'a> {
         Ok(self.stat()?.id)
     }
 
-    /// Whether the target is open.
+    /// Whether the target is open, or has opens from before a restart that are not restored yet.
     ///
     /// # Errors
     /// As [`ListedEntry::info`].
     pub fn is_open(&self) -> Result<bool, Refusal> {
-        Ok(self.file(self.stat()?.id).is_some())
+        let id = self.stat()?.id;
+        Ok(self.file(id).is_some() || self.share.persistence().unrestored().has_file(id.inode))
     }
 
     /// The address of the target, as [`Item::address`] returns it. Ask for it first: the other properties are

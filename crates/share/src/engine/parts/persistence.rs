@@ -3,12 +3,14 @@
 mod detached;
 mod expiry;
 mod recorder;
+mod unrestored;
 
 use std::sync::OnceLock;
 
 pub(crate) use detached::{DetachedTable, ReclaimOwner, UNCLAIMED_NS, owner};
 pub(crate) use expiry::ExpiryKeepers;
-pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
+pub(crate) use recorder::{AT_ONCE, BEFORE_TOLD, RecordedState, Recorder, right_of};
+pub(crate) use unrestored::{FileTurn, Unrestored};
 
 /// The opens of a share that outlive a client or the process.
 #[derive(Default)]
@@ -16,6 +18,7 @@ pub(crate) struct Persistence {
     /// None if opens end with the process.
     recorder: OnceLock<Recorder>,
     detached: DetachedTable,
+    unrestored: Unrestored,
     keepers: ExpiryKeepers,
 }
 
@@ -33,6 +36,12 @@ impl Persistence {
     /// The opens whose clients are gone.
     pub fn detached(&self) -> &DetachedTable {
         &self.detached
+    }
+
+    /// The opens from before a restart that are not restored yet.
+    #[inline]
+    pub fn unrestored(&self) -> &Unrestored {
+        &self.unrestored
     }
 
     /// The callbacks that end clients whose time is over.

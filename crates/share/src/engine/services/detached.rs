@@ -64,7 +64,25 @@ impl Share {
         how: Detached,
         cause: impl Into<Cause>,
     ) -> Result<(), Refusal> {
-        let cause = cause.into();
+        self.detach_as(open, how, cause.into(), None)
+    }
+
+    /// Detaches an open that was just restored. Its client may be back already, and has from now on the time
+    /// of an open that it does not reclaim.
+    ///
+    /// # Errors
+    /// As [`Share::detach_open`].
+    pub fn detach_restored(&self, open: &Arc<Open>, how: Detached, now: Now) -> Result<(), Refusal> {
+        self.detach_as(open, how, now.into(), Some(now.mono_ns))
+    }
+
+    fn detach_as(
+        &self,
+        open: &Arc<Open>,
+        how: Detached,
+        cause: Cause,
+        restored_ns: Option<u64>,
+    ) -> Result<(), Refusal> {
         self.report_pending(open, cause);
         let most = self.settings().max_detached;
         let mut state = open.file.state.lock();
@@ -87,7 +105,7 @@ impl Share {
                 return Err(Refusal::NoSuchGrant);
             }
         }
-        if !self.persistence().detached().enter(open, how, most) {
+        if !self.persistence().detached().enter(open, how, most, restored_ns) {
             return Err(Refusal::Exhausted);
         }
         open.detached.store(true, Ordering::Release);

@@ -212,7 +212,8 @@ impl Share {
         let Some(parent) = self.directory_at(folder, &file.directory) else { return false };
         let name = &file.name;
         let changing = parent.change(&[name]);
-        let is_in_use = self.open_files().get(file.id).is_some_and(|open| open.has_members());
+        let is_in_use = self.persistence().unrestored().has_file(file.id.inode)
+            || self.open_files().get(file.id).is_some_and(|open| open.has_members());
         let is_same = |stat: Stat| stat.id == file.id && stat.changed == file.changed;
         let may_go = !is_in_use && parent.node.stat_name(name).is_ok_and(is_same);
         if !may_go || parent.node.remove(name, false, None).is_err() {

@@ -21,6 +21,7 @@ use crate::counting::FAMILY;
 use crate::interfaces::NetworkAddress;
 use crate::keys::Protection;
 use crate::limits::MAX_OPENS;
+use crate::state::expected::ExpectedOpens;
 use crate::state::index::Index;
 use crate::state::open::pending::LateChanges;
 use crate::state::password_delay::PasswordDelays;
@@ -49,6 +50,8 @@ pub struct Server {
     pub opens: LockFreeTable<Open>,
     /// Opens by their other ids.
     pub index: Arc<Index>,
+    /// Opens from before a restart that are not restored yet.
+    pub(crate) expected: ExpectedOpens,
     /// Opens that were closed or detached while a change was under way through them.
     pub(crate) late: LateChanges,
     pub(crate) pending_closes: PendingCloses,
@@ -88,6 +91,7 @@ impl Server {
             sessions: RwLock::default(),
             opens: LockFreeTable::new(MAX_OPENS),
             index: Arc::default(),
+            expected: ExpectedOpens::default(),
             late: LateChanges::default(),
             pending_closes: PendingCloses::default(),
             reaper: Arc::new(Reaper(Weak::clone(server))),

@@ -1,10 +1,10 @@
-//! Restores the persistent Opens of a share after a restart ([`Server::restore`]).
+//! Restores the persistent Opens of a share after a restart ([`Server::restore_open`]).
 
 use std::sync::Arc;
 
-use share::{CacheKey, Detached, Restored};
-use smb_wire::FileId;
+use share::{CacheKey, Detached, Restored, UnrestoredOpen};
 use smb_wire::create::Access;
+use smb_wire::{FileId, Guid};
 use wire::Now;
 
 use super::Server;
@@ -14,38 +14,58 @@ use crate::state::persistent::Note;
 use crate::state::{Object, Open, Tree, TreeTarget};
 
 impl Server {
-    /// Restores the recorded Opens of a share. Each of them waits for its client from now on.
-    ///
-    /// Call this before clients can connect the share.
+    /// Enters the ids of Opens that the engine of a share restores later, or when a request needs them. Notes
+    /// of other protocols are left out. Call this before clients can connect the share.
+    pub fn expect(&self, config: &ShareConfig, unrestored: &[UnrestoredOpen]) {
+        for open in unrestored {
+            // What cannot be read is told when it is restored.
+            let Ok(note) = Note::decode(&open.note) else { continue };
+            self.reserve_above(note.persistent);
+            self.expected.enter(&config.engine, open.id, &note);
+        }
+    }
+
+    /// Has the expected Open with this durable id restored, and those with this CreateGuid.
+    pub(crate) fn restore_expected(&self, durable_id: Option<u64>, create: Option<Guid>) {
+        self.expected.restore(durable_id, create, None);
+    }
+
+    /// Has the expected Opens of an application instance restored.
+    pub(crate) fn restore_instance(&self, instance: Guid) {
+        self.expected.restore(None, None, Some(instance));
+    }
+
+    /// Restores an Open of a share. It waits for its client from now on. Returns whether that is possible. If
+    /// not, it is closed. The time for which it is kept counts from the restart.
     // MS-SMB2 3.3.7.1
-    pub fn restore(&self, config: &Arc<ShareConfig>, restored: Vec<Restored>, now: Now) {
-        let (share, mut taken) = (&config.name, 0);
-        for Restored { open, keep_ns, note, is_doubtful, .. } in restored {
-            match self.restore_one(config, &open, keep_ns, &note, now) {
-                Ok(()) => taken += 1,
-                Err(why) => {
-                    if is_doubtful {
-                        let lack = "what it lacks may stand in a damaged record";
-                        tracing::info!(%share, why, "an open from before the restart is closed; {lack}");
-                    } else {
-                        tracing::warn!(%share, why, "an open from before the restart is closed");
-                    }
-                    if let Err(why) = config.engine.close(&open, now) {
-                        tracing::warn!(%share, %why, "it was closed with an error");
-                    }
-                }
-            }
+    pub fn restore_open(
+        &self,
+        config: &Arc<ShareConfig>,
+        restored: Restored,
+        restarted: Now,
+        now: Now,
+    ) -> bool {
+        let Restored { open, keep_ns, note, is_doubtful, .. } = restored;
+        let until_ns = restarted.mono_ns.saturating_add(keep_ns);
+        let Err(why) = self.restore_one(config, &open, until_ns, &note, now) else { return true };
+        let share = &config.name;
+        if is_doubtful {
+            let lack = "what it lacks may stand in a damaged record";
+            tracing::info!(%share, why, "an open from before the restart is closed; {lack}");
+        } else {
+            tracing::warn!(%share, why, "an open from before the restart is closed");
         }
-        if taken > 0 {
-            tracing::info!(%share, opens = taken, "opens from before the restart wait for their clients");
+        if let Err(why) = config.engine.close(&open, now) {
+            tracing::warn!(%share, %why, "it was closed with an error");
         }
+        false
     }
 
     fn restore_one(
         &self,
         config: &Arc<ShareConfig>,
         file: &Arc<share::Open>,
-        keep_ns: u64,
+        until_ns: u64,
         note: &[u8],
         now: Now,
     ) -> Result<(), &'static str> {
@@ -81,9 +101,8 @@ impl Server {
         let open = Arc::new(open);
         self.opens.fill(Arc::clone(&open));
         self.index.enter(&open, true);
-        let until_ns = now.mono_ns.saturating_add(keep_ns);
         let how = Detached { until_ns, yields: false, keeper: Arc::clone(&self.reaper), token: volatile };
-        config.engine.detach_open(file, how, now).map_err(|_| {
+        config.engine.detach_restored(file, how, now).map_err(|_| {
             self.opens.remove(volatile);
             self.index.remove(&open);
             "there are too many"

@@ -104,6 +104,8 @@ pub struct PairTally {
     pub replays: u64,
     pub late: u64,
     pub kills: u64,
+    /// Files whose opens were restored before a request needed them.
+    pub restored_behind: u64,
     pub taken_up: u64,
     pub handles_lost: u64,
     pub breaks: u64,
@@ -120,7 +122,7 @@ pub struct PairTally {
 }
 
 impl PairTally {
-    fn parts(&mut self) -> [&mut u64; 17] {
+    fn parts(&mut self) -> [&mut u64; 18] {
         [
             &mut self.operations,
             &mut self.cuts,
@@ -128,6 +130,7 @@ impl PairTally {
             &mut self.replays,
             &mut self.late,
             &mut self.kills,
+            &mut self.restored_behind,
             &mut self.taken_up,
             &mut self.handles_lost,
             &mut self.breaks,
@@ -257,7 +260,8 @@ impl PairHistory {
             true => (0, 0),
             false => (losses, usize::from(self.tally.kills < self.shape.kills)),
         };
-        let weights = [200, 200, 350, 250, 150, cuts, 4, 20, 30, 200, 20, pauses, losses, kills];
+        let restores = if self.world.engine.is_restoring() { 40 } else { 0 };
+        let weights = [200, 200, 350, 250, 150, cuts, 4, 20, 30, 200, 20, pauses, losses, kills, restores];
         match self.dice.weighted(&weights) {
             0 => self.act(of, |client, _, scene| client.begin(scene)),
             1 => self.act(of, |client, _, scene| client.send_again(scene)),
@@ -275,7 +279,8 @@ impl PairHistory {
                 self.pause(pause);
             }
             12 => self.cut_all(of),
-            _ => self.kill(),
+            13 => self.kill(),
+            _ => self.restore(),
         }
     }
 
@@ -409,6 +414,12 @@ impl PairHistory {
         self.watch.forget();
     }
 
+    /// The server restores the opens of a file that no request has needed since it was killed.
+    fn restore(&mut self) {
+        let is_one = self.world.engine.restore_next();
+        self.tally.restored_behind += u64::from(is_one);
+    }
+
     /// Lets time pass. The client's host reads the messages that arrive, and messages to the server stay on
     /// their way.
     fn pause(&mut self, seconds: u64) {
@@ -518,6 +529,7 @@ impl PairHistory {
 
     /// The remaining data must match the observations, and no handle is open any more.
     fn check_end(&mut self) {
+        while self.world.engine.restore_next() {}
         let mut peer = self.world.dial(&Dial::elsewhere());
         self.world.advance(Duration::from_secs(61));
         for file in 0..FILES {

@@ -98,27 +98,23 @@ impl Servers {
         Ok(())
     }
 
-    /// Passes the restored opens of a share to the servers of their clients. It must be called after the
-    /// exports are set.
-    pub fn restore(&self, engine: &Arc<share::Share>, restored: Vec<share::Restored>) {
+    /// Passes a restored open of a share to the server of its client. It must be called after the exports are
+    /// set. Returns whether the open is kept for the client.
+    pub fn restore(&self, engine: &Arc<share::Share>, restored: share::Restored) -> bool {
         let now = net::now();
-        let mut rest = restored;
-        for (_, server) in &self.list {
-            let is_here = |open: &share::Restored| {
-                let note = nfs::state::record::Note::decode(&open.note);
-                note.is_ok_and(|note| server.exports().get(note.export).is_some())
-            };
-            let (here, others) = rest.into_iter().partition(is_here);
-            server.restore(engine, here, now);
-            rest = others;
+        let note = nfs::state::record::Note::decode(&restored.note);
+        let is_here = |server: &nfs::Server| {
+            note.as_ref().is_ok_and(|note| server.exports().get(note.export).is_some())
+        };
+        if let Some((_, server)) = self.list.iter().find(|(_, server)| is_here(server)) {
+            return server.restore_open(engine, restored, now);
         }
-        for share::Restored { open, .. } in rest {
-            tracing::info!(share = %engine.name(), "an open from before the restart is closed, since its \
-                                                    export no longer exists");
-            if let Err(why) = engine.close(&open, now) {
-                tracing::warn!(share = %engine.name(), %why, "it was closed with an error");
-            }
+        tracing::info!(share = %engine.name(), "an open from before the restart is closed, since its export \
+                                                no longer exists");
+        if let Err(why) = engine.close(&restored.open, now) {
+            tracing::warn!(share = %engine.name(), %why, "it was closed with an error");
         }
+        false
     }
 
     /// Runs the timers of all servers.

@@ -4,11 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use share::{Identity, Restored};
-use volume::security::Sid;
+use share::UnrestoredOpen;
 use volume_posix::{PosixJournal, RecoveredJournal};
 
-use super::identity::IdentityMap;
 use crate::config::Share;
 use crate::state::StateDir;
 
@@ -16,8 +14,8 @@ use crate::state::StateDir;
 const OPENS: &str = "what clients had open";
 const CLIENTS: &str = "which clients there were, so some of them may be unable to reclaim their state";
 
-/// Makes a new engine record its opens in the file `journal`. Returns the opens of the previous run, and
-/// whether some are lost.
+/// Makes a new engine record its opens in the file `journal`. Returns the opens of the previous run, which
+/// are restored later ([`super::restoring`]), and whether some are lost.
 ///
 /// # Errors
 /// One line with the share and the reason.
@@ -26,8 +24,7 @@ pub fn keep(
     state: &StateDir,
     journal: &Path,
     engine: &share::Share,
-    principals: &IdentityMap,
-) -> Result<(Vec<Restored>, bool), String> {
+) -> Result<(Vec<UnrestoredOpen>, bool), String> {
     let name = &share.name.value;
     let cannot = |why: &dyn std::fmt::Display| {
         format!(
@@ -38,14 +35,11 @@ pub fn keep(
     let is_missing = warn_if_missing(state, journal, OPENS);
     let (kept, found) = PosixJournal::open(journal).map_err(|why| cannot(&why))?;
     warn_of_damage(journal, &found, OPENS);
-    let who = |sid: &Sid| -> Option<Arc<Identity>> {
-        principals.restored(sid).map(|identity| super::homes::at_home(share, &identity))
-    };
     let kept = Arc::new(kept);
     state.journals().add(journal, &kept);
-    let restored = engine.keep_opens(kept, &found.records, &who, net::now());
-    let restored = restored.map(|restored| (restored, is_missing || !found.damage.is_empty()));
-    restored.map_err(|why| cannot(&format_args!("{}: {why}", journal.display())))
+    let unrestored = engine.begin_restoring(kept, &found.records, net::now());
+    let unrestored = unrestored.map(|opens| (opens, is_missing || !found.damage.is_empty()));
+    unrestored.map_err(|why| cannot(&format_args!("{}: {why}", journal.display())))
 }
 
 /// Makes the NFS server store its client records in the file `journal`, and lets the clients in it reclaim.

@@ -3,11 +3,11 @@
 //! Only this module depends on those crates. [`identity`] turns principals into identities for the engine
 //! and the log-on. [`homes`] finds and makes the directories of users. [`accounts`] derives the rules for
 //! sessions, and [`shares`] the settings of each share. [`addresses`] decides which of the host's addresses
-//! clients get. [`journals`] makes opens and client records survive a restart, and [`rest`] stops their
-//! changes for a backup. [`share_removal`] disconnects the users of a deleted share, and
-//! [`share_relocation`] moves a share to another directory. [`limits`] throttles shares, and [`usage`]
-//! counts the space that they use. [`report`], [`nfs_report`] and [`channels`] read the servers' tables for
-//! the status, and [`close_ids`] closes the opens and locks that an administrator chooses there.
+//! clients get. [`journals`] makes opens and client records survive a restart, [`restoring`] restores the
+//! opens, and [`rest`] stops their changes for a backup. [`share_removal`] disconnects the users of a deleted
+//! share, and [`share_relocation`] moves a share to another directory. [`limits`] throttles shares, and
+//! [`usage`] counts the space that they use. [`report`], [`nfs_report`] and [`channels`] read the servers'
+//! tables for the status, and [`close_ids`] closes the opens and locks that an administrator chooses there.
 //! [`transactions`] and [`workload`] read the counters, [`records`] writes a line for each request,
 //! [`audit`] one for each event, and [`share_peaks`] keeps the peak rates.
 
@@ -38,6 +38,7 @@ mod records;
 mod recycle;
 mod report;
 mod rest;
+mod restoring;
 mod share_peaks;
 mod share_relocation;
 mod share_removal;
@@ -86,6 +87,7 @@ use identity::{IdentityMap, PlanIdentities};
 use limits::Pacing;
 use locks::held;
 use records::Records;
+use restoring::{Restoring, ShareRestorer};
 use share_peaks::SharePeaks;
 use shares::{engine_config, is_offered_over_smb, share_config, warn_if_opens_need_restart};
 use usage::Usages;
@@ -125,6 +127,8 @@ struct AssembledServer {
     client_memory: Arc<share::ClientMemory>,
     /// Stops the records of opens of all shares for a backup.
     record_freeze: Arc<share::RecordFreeze>,
+    /// Restores the opens from before the start.
+    restoring: Restoring,
     /// Ends with the server. None if the host does not report its addresses.
     _watcher: Option<net::interfaces::Watcher>,
     /// Dropping the sender ends the thread.
@@ -158,8 +162,7 @@ pub fn start(
             counts.set_recorder(Arc::clone(records.recorder()));
         }
     }
-    let (engines, pacing) = (Arc::default(), Arc::default());
-    let peaks = Arc::default();
+    let (engines, pacing, peaks) = (Arc::default(), Arc::default(), Arc::default());
     let seen = Arc::clone(&peaks);
     let usages: Arc<Usages> = Arc::default();
     let kept = Arc::clone(&usages);
@@ -184,6 +187,7 @@ pub fn start(
         descriptors: metadata::kept_of(descriptors),
         client_memory: memory::for_clients(),
         record_freeze: Arc::default(),
+        restoring: Restoring::default(),
         backlog: net::Backlog::of_host(),
         keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, kept, Arc::clone(state))?)),
     };
@@ -286,7 +290,7 @@ impl FileServer for AssembledServer {
         let identities = PlanIdentities::of(plan, held(&self.domain.ids).as_ref())?;
         let principals = Arc::clone(&identities.map);
         let (mut engines, mut next) = (held(&self.engines), EnginesByPath::new());
-        let (mut shares, mut restored) = (Vec::new(), Vec::new());
+        let (mut shares, mut unrestored) = (Vec::new(), Vec::new());
         let (mut exported, mut limited) = (Vec::new(), Vec::new());
         let (mut sizes, mut rooms, mut lowered) = (Vec::new(), Vec::new(), Vec::new());
         let needs_gids = plan.config.shares.values().any(exports::needs_gids);
@@ -306,7 +310,7 @@ impl FileServer for AssembledServer {
                 None => {
                     let served = self.begin(share, &path, config.clone(), plan, &engines, &leaving)?;
                     let keeps = keeping.contains(&path);
-                    restored.push((shares.len(), self.keep(share, &path, &served, keeps, &principals)?));
+                    unrestored.push((share, shares.len(), self.keep(share, &path, &served, keeps)?));
                     served
                 }
             };
@@ -339,14 +343,14 @@ impl FileServer for AssembledServer {
         next.extend(left);
         *engines = next;
         self.configure(plan, identities);
-        let claimable = self.restore(restored.into_iter().map(|(at, opens)| (&shares[at].0, opens)));
+        let unrestored = unrestored.into_iter().map(|(share, at, opens)| (share, &shares[at].0, opens));
+        let restoring = self.begin_restoring(unrestored, &principals);
+        // A restored open of an NFS client needs its export.
+        self.nfs.set_exports(exported);
         self.server.set_users(principals.users());
         let configs = shares.into_iter().map(|(config, ..)| config);
         self.server.set_shares(configs.filter(|config| is_offered_over_smb(plan, config)));
-        self.nfs.set_exports(exported);
-        for (engine, opens) in claimable {
-            self.nfs.restore(&engine, opens);
-        }
+        self.restoring.start(restoring);
         self.end_sessions_of_removed_users(&principals);
         Ok(())
     }
@@ -397,6 +401,7 @@ impl FileServer for AssembledServer {
             // The thread only maintains engines, so its result does not matter.
             let _ = thread.join();
         }
+        self.restoring.stop();
         // Opens that waited for their clients end with the server, and files that are deleted on close are
         // deleted.
         for served in held(&self.engines).values() {
@@ -515,38 +520,35 @@ impl AssembledServer {
         Ok(ServedDirectory { volume, engine, is_left: false, _lock: lock })
     }
 
-    /// Passes restored opens of SMB clients to the SMB server, and returns those of NFS clients with their
-    /// engines.
-    fn restore<'s>(
+    /// Lets requests ask for the opens of shares from before the start. Returns the engines that have any.
+    fn begin_restoring<'a>(
         &self,
-        restored: impl Iterator<Item = (&'s smb::ShareConfig, Vec<share::Restored>)>,
-    ) -> Vec<(Arc<share::Share>, Vec<share::Restored>)> {
-        let of_share = |(config, opens): (&smb::ShareConfig, Vec<share::Restored>)| {
-            let is_claimed = |open: &share::Restored| nfs::state::record::Note::is_one(&open.note);
-            let (claimed, opens): (Vec<_>, Vec<_>) = opens.into_iter().partition(is_claimed);
-            self.server.restore(&Arc::new(config.clone()), opens, net::now());
-            (Arc::clone(&config.engine), claimed)
+        unrestored: impl Iterator<Item = (&'a Share, &'a smb::ShareConfig, Vec<share::UnrestoredOpen>)>,
+        principals: &Arc<IdentityMap>,
+    ) -> Vec<Arc<share::Share>> {
+        let begin = |(share, config, opens): (&Share, &smb::ShareConfig, Vec<share::UnrestoredOpen>)| {
+            ShareRestorer::begin(share, principals, &self.server, config, &self.nfs, opens);
+            config.engine.is_restoring().then(|| Arc::clone(&config.engine))
         };
-        restored.map(of_share).collect()
+        unrestored.filter_map(begin).collect()
     }
 
-    /// Makes a new engine record its opens, if `keeps` is set, and returns those of the previous run.
+    /// Makes a new engine record its opens, if `keeps` is set, and returns those of the previous run, which
+    /// are not restored yet.
     fn keep(
         &self,
         share: &Share,
         path: &Path,
         served: &ServedDirectory,
         keeps: bool,
-        principals: &IdentityMap,
-    ) -> Result<Vec<share::Restored>, String> {
+    ) -> Result<Vec<share::UnrestoredOpen>, String> {
         let journal = self.state.opens_path(path).map_err(|e| e.to_string())?;
         if keeps {
-            let (restored, are_some_lost) =
-                journals::keep(share, &self.state, &journal, &served.engine, principals)?;
+            let (unrestored, are_some_lost) = journals::keep(share, &self.state, &journal, &served.engine)?;
             if are_some_lost {
                 self.nfs.list().iter().for_each(|(_, server)| server.mark_records_incomplete());
             }
-            return Ok(restored);
+            return Ok(unrestored);
         }
         journals::forget(&self.state, &journal).map(|()| Vec::new())
     }

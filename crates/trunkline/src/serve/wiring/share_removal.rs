@@ -17,6 +17,8 @@ pub fn use_of(server: &smb::Server, nfs: &Servers, engines: &EnginesByPath, shar
 
 /// Disconnects all clients from a removed share, and releases its directory.
 pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut EnginesByPath, share: &str) {
+    // An open that is restored later would outlive its share.
+    engines.values().filter(is(share)).for_each(|served| served.engine.restore_all());
     let now = net::now();
     let trees = server.disconnect_share(share, now);
     let opens: usize = nfs.list().iter().map(|(_, server)| server.end_export(share, now)).sum();

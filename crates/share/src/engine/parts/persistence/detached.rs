@@ -44,7 +44,9 @@ struct DetachedEntry {
 #[derive(Default)]
 struct AbsentOwner {
     opens: usize,
-    /// When the client came back, or reclaimed its last open until now.
+    /// The number of its opens from before a restart that are not restored yet.
+    unrestored: usize,
+    /// When the client came back, or reclaimed its last open until now, or when its last open was restored.
     sign_ns: Option<u64>,
     /// Whether all its unclaimed opens were looked at since.
     is_swept: bool,
@@ -65,11 +67,15 @@ impl DetachedOpens {
             && let Some(absence) = self.owners.get_mut(&owner)
         {
             absence.opens -= 1;
-            if absence.opens == 0 {
-                self.owners.remove(&owner);
-            }
+            self.forget_if_unused(owner);
         }
         Some((open, how))
+    }
+
+    fn forget_if_unused(&mut self, owner: ReclaimOwner) {
+        if self.owners.get(&owner).is_some_and(|absence| absence.opens + absence.unrestored == 0) {
+            self.owners.remove(&owner);
+        }
     }
 
     /// Whether this open's owner has been back without a sign for this time.
@@ -86,8 +92,24 @@ impl DetachedOpens {
 }
 
 impl DetachedTable {
-    /// Enters an open. Returns false if there are `most` already.
-    pub fn enter(&self, open: &Arc<Open>, how: Detached, most: usize) -> bool {
+    /// Notes an open of an owner that will be restored.
+    pub fn await_restored(&self, owner: ReclaimOwner) {
+        self.0.lock().owners.entry(owner).or_default().unrestored += 1;
+    }
+
+    /// An open that was expected is restored, or will not be.
+    pub fn note_restored(&self, owner: ReclaimOwner) {
+        let mut kept = self.0.lock();
+        if let Some(absence) = kept.owners.get_mut(&owner) {
+            absence.unrestored = absence.unrestored.saturating_sub(1);
+            kept.forget_if_unused(owner);
+        }
+    }
+
+    /// Enters an open. Returns false if there are `most` already. A client that lost its connection with the
+    /// open is to come back once more. If the open was restored just now (`restored_ns`), the client may be
+    /// back, and has had no chance to reclaim the open before.
+    pub fn enter(&self, open: &Arc<Open>, how: Detached, most: usize, restored_ns: Option<u64>) -> bool {
         let mut kept = self.0.lock();
         if kept.opens.len() >= most {
             return false;
@@ -97,8 +119,9 @@ impl DetachedTable {
         if let Some(owner) = owner {
             let absence = kept.owners.entry(owner).or_default();
             absence.opens += 1;
-            // It has lost its connection, and is to come back once more.
-            (absence.sign_ns, absence.is_swept) = (None, false);
+            absence.is_swept = false;
+            absence.sign_ns =
+                restored_ns.and_then(|now_ns| absence.sign_ns.map(|sign_ns| sign_ns.max(now_ns)));
         }
         kept.opens.insert(open.id, DetachedEntry { open: Arc::clone(open), how, owner });
         true

@@ -12,7 +12,8 @@ use crate::Caching;
 use crate::caching::grants::{Grant, Holder};
 use crate::persistence::RecordFreeze;
 use crate::persistence::ledger::Ledger;
-use crate::persistence::record::{AheadSpan, JournalRecord, RecordedRight, VERSION};
+use crate::persistence::record::{AheadSpan, JournalRecord, OpenRecord, RecordedRight, VERSION};
+use crate::ranges::table::LockedRange;
 use crate::ranked::{Mutex, Rank};
 
 /// A journal is not compacted before it has this many bytes.
@@ -35,8 +36,18 @@ pub(crate) struct Recorder {
     /// The position up to which records are written, and that up to which they are on stable storage.
     written: AtomicU64,
     stable: AtomicU64,
+    /// Some of the journal was damaged, so it may have said that an open was closed.
+    is_doubtful: bool,
     /// The last change could not be written, and that was logged.
     has_failed: AtomicBool,
+}
+
+/// The recorded state of an open.
+pub(crate) struct RecordedState {
+    pub made: OpenRecord,
+    pub ranges: Vec<LockedRange>,
+    /// The key of its caching right, and the right.
+    pub right: Option<(Holder, RecordedRight)>,
 }
 
 /// Nothing is to be written, or nothing that a client waits for.
@@ -79,8 +90,10 @@ impl Recorder {
         let noted = Mutex::new(Rank::Noted, NotedRecords { ledger, unwritten: Vec::new() });
         let unwritten = AtomicU8::new(NOTHING);
         let writer = Mutex::new(Rank::RecordWriter, writer);
-        let (written, stable, has_failed) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
-        let recorder = Recorder { journal, freeze, noted, unwritten, writer, written, stable, has_failed };
+        let (written, stable) = (AtomicU64::new(0), AtomicU64::new(0));
+        let (is_doubtful, has_failed) = (journal.lacks_some(), AtomicBool::new(false));
+        let recorder =
+            Recorder { journal, freeze, noted, unwritten, writer, written, stable, is_doubtful, has_failed };
         for change in changes {
             recorder.note(change);
         }
@@ -242,6 +255,20 @@ impl Recorder {
     pub fn kept_with(&self, id: u64) -> Option<(u64, Vec<u8>)> {
         let noted = self.noted.lock();
         noted.ledger.live.get(&id).map(|entry| (entry.made.keep_ns, entry.made.note.clone()))
+    }
+
+    /// The recorded state of an open.
+    pub fn recorded(&self, id: u64) -> Option<RecordedState> {
+        let noted = self.noted.lock();
+        let entry = noted.ledger.live.get(&id)?;
+        let right = entry.holder().and_then(|holder| Some((holder, *noted.ledger.rights.get(&holder)?)));
+        let ranges = entry.ranges.held().copied().collect();
+        Some(RecordedState { made: entry.made.clone(), ranges, right })
+    }
+
+    /// Whether some of the journal was damaged when it was read.
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful
     }
 
     /// Whether records have to be written by then.
