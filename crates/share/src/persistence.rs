@@ -44,9 +44,6 @@ pub fn recorded_inodes(records: &[Vec<u8>]) -> Result<Vec<u64>, Unreadable> {
     Ok(inodes)
 }
 
-/// The lookup of the identity of a recorded user; none if there is no such user any more.
-pub type UserLookup<'a> = &'a dyn Fn(&Sid) -> Option<Arc<Identity>>;
-
 /// A recorded open that is not restored yet.
 #[derive(Debug)]
 pub struct UnrestoredOpen {

@@ -124,9 +124,15 @@ impl<T> Mutex<T> {
 }
 
 impl<T> MutexGuard<'_, T> {
-    /// Releases the lock until another thread notifies `change`, and takes it again.
-    pub fn wait(&mut self, change: &Condition) {
-        change.wait(&mut self.guard);
+    /// Releases the lock while the value is as `is_early` says, and takes it again. Other threads notify
+    /// `change`. Returns false if it is still so after this time.
+    pub fn wait_while(
+        &mut self,
+        change: &Condition,
+        is_early: impl FnMut(&mut T) -> bool,
+        at_most: Duration,
+    ) -> bool {
+        !change.wait_while_for(&mut self.guard, is_early, at_most).timed_out()
     }
 }
 

@@ -44,6 +44,19 @@ pub fn conflict(stop: Stop) -> Stop {
     }
 }
 
+/// Has the opens of the file restored. If the host fails to open the file, the server has not given it up and
+/// tries again itself, so the client is to ask again. After NFS4ERR_IO it would take the open for lost.
+///
+/// # Errors
+/// NFS4ERR_DELAY.
+// RFC 8881 15.1.1.3, 15.1.4.6
+fn restore(run: &Run, target: StateTarget<'_>) -> Result<(), NfsStat> {
+    target.export.engine.restore_file(target.item.id()).map_err(|_| {
+        run.server.grace.lengthen();
+        NfsStat::Delay
+    })
+}
+
 /// Reclaims the open of an open-owner. None if no such open was kept.
 ///
 /// # Errors
@@ -59,7 +72,7 @@ pub fn take_open(
     if access.contains(ShareAccess::WRITE) {
         run.check_writable(target.export)?;
     }
-    target.export.engine.restore_file(of.node);
+    restore(run, target)?;
     let taken = run.server.grace.take(client.key, RecordedKind::Open, of);
     let Some(kept) = taken else { return Ok(None) };
     let is_within = kept.note.access.contains(access) && kept.note.deny.contains(deny);
@@ -97,7 +110,7 @@ pub fn is_held(open: &Open, write: bool) -> bool {
 /// # Errors
 /// NFS4ERR_DELAY.
 pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Result<DelegationReclaim, Stop> {
-    target.export.engine.restore_file(target.item.id());
+    restore(run, target)?;
     let taken = run.server.grace.take(target.client.key, RecordedKind::Delegation, target.of(&[]));
     let Some(kept) = taken else { return Ok(DelegationReclaim::Unknown) };
     if kept.note.access.contains(ShareAccess::WRITE) != write {

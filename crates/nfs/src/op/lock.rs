@@ -67,7 +67,9 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
         }
         Ok(()) => {}
         Err(stop) if args.reclaim => return Err(claim::conflict(stop)),
-        Err(Stop::Fail(NfsStat::Denied | NfsStat::Delay)) if may_be_reclaimed(run, &state, locks, &range) => {
+        Err(Stop::Fail(NfsStat::Denied | NfsStat::Delay))
+            if may_be_reclaimed(run, &state, locks, &range)? =>
+        {
             return Err(NfsStat::Grace.into());
         }
         Err(Stop::Fail(NfsStat::Denied)) => {
@@ -117,13 +119,18 @@ fn take_or_expire(
 
 /// Whether a client that has not returned yet may reclaim the range in conflict.
 // RFC 8881 8.4.2.1
-fn may_be_reclaimed(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> bool {
+fn may_be_reclaimed(
+    run: &Run,
+    state: &LockingState,
+    locks: &LockState,
+    range: &RangeRequest,
+) -> Result<bool, Stop> {
     let engine = &state.export.engine;
-    if !run.server.covers(engine, state.node) {
-        return false;
+    if !run.server.covers(engine, state.node)? {
+        return Ok(false);
     }
-    let held = engine.conflicting_range(state.node, locks.number, LockRule::Merging, range);
-    held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client))
+    let held = engine.conflicting_range(state.node, locks.number, LockRule::Merging, range)?;
+    Ok(held.is_none_or(|(owner, _)| run.server.grace.may_claim(owner.client)))
 }
 
 /// The lock state of an owner for an open. It may exist already. The caller holds the lock on the client's
@@ -205,7 +212,7 @@ pub fn range_of(kind: LockType, offset: u64, length: u64) -> Result<RangeRequest
 /// Replies with the lock in conflict.
 ///
 /// # Errors
-/// Always NFS4ERR_DENIED, with its result written.
+/// NFS4ERR_DENIED, with its result written; the error of the host.
 pub fn denied(
     run: &mut Run,
     number: OpNum,
@@ -215,7 +222,7 @@ pub fn denied(
     range: &RangeRequest,
 ) -> OpResult {
     // If the lock in conflict is gone by now, the reply names the requested range.
-    let found = export.engine.conflicting_range(node, owner, LockRule::Merging, range);
+    let found = export.engine.conflicting_range(node, owner, LockRule::Merging, range)?;
     let (holder, held) = found.unwrap_or((owner, *range));
     let client = run.server.clients.all().into_iter().find(|client| client.key == holder.client);
     let name = client.as_ref().and_then(|client| client.owner_name(holder)).unwrap_or_default();

@@ -23,7 +23,7 @@ pub fn run(run: &mut Run, args: &TestArgs<'_>) -> OpResult {
     let client = Arc::clone(&run.session()?.client);
     let owner = client.lock_owner(args.owner.owner.0);
     let stands = || export.engine.conflicting_range(item.id(), owner, LockRule::Merging, &range);
-    while let Some((holder, _)) = stands() {
+    while let Some((holder, _)) = stands()? {
         // The lease of the lock's holder may have expired.
         if !export.engine.end_expired(&[holder.client], run.now) {
             return denied(run, OpNum::LockT, &export, item.id(), owner, &range);

@@ -246,8 +246,8 @@ fn by_reclaim(run: &mut Run, args: &Args<'_>) -> Result<OpenTarget, Stop> {
 
 /// Refuses a new open on a file that other clients may reclaim.
 // RFC 8881 8.4.2.1
-fn check_grace(run: &Run, export: &Export, item: &Item) -> Result<(), NfsStat> {
-    if run.server.covers(&export.engine, item.id()) { Err(NfsStat::Grace) } else { Ok(()) }
+fn check_grace(run: &Run, export: &Export, item: &Item) -> Result<(), Stop> {
+    if run.server.covers(&export.engine, item.id())? { Err(NfsStat::Grace.into()) } else { Ok(()) }
 }
 
 fn by_name(run: &mut Run, args: &Args<'_>, ask: Reservation, file: &[u8]) -> Result<OpenTarget, Stop> {

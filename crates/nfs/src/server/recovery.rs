@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use share::{Caller, ClientKey, Detached, LossListener, Open, Restored, Share};
+use share::{Caller, ClientKey, Detached, LossListener, Open, Refusal, Restored, Share};
 use volume::NodeId;
 use volume::journal::Journal;
 use wire::Now;
@@ -91,12 +91,15 @@ impl Server {
     }
 
     /// Whether a new open or lock on a file has to wait, because a client may reclaim the file.
-    pub fn covers(&self, engine: &Share, file: NodeId) -> bool {
+    ///
+    /// # Errors
+    /// The host's error, if nobody knows whether the file has such opens.
+    pub fn covers(&self, engine: &Share, file: NodeId) -> Result<bool, Refusal> {
         if !self.grace.is_on() {
-            return false;
+            return Ok(false);
         }
-        engine.restore_file(file);
-        self.grace.covers(file)
+        engine.restore_file(file)?;
+        Ok(self.grace.covers(file))
     }
 
     /// Adds a client that has created its first session to the client records. A client that has ended is not

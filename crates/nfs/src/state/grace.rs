@@ -236,6 +236,13 @@ impl Grace {
         }
     }
 
+    /// Lets the grace period last as long as it may, because the host keeps clients from reclaiming. It still
+    /// ends when the last client is done.
+    pub fn lengthen(&self) {
+        let mut table = self.table.lock();
+        table.until_ns = table.latest_ns;
+    }
+
     /// Notes that a byte range of an open was reclaimed, or released again.
     pub fn changed_range(
         &self,

@@ -10,6 +10,8 @@ use nfs_wire::op::{Args, Res, bind_conn_to_session, destroy, exchange_id, lock};
 use nfs_wire::types::*;
 use share::{CallResult, Caller, Deny, Disposition, OpenRequest, Options};
 use testkit::nfs::*;
+use volume::Failure;
+use volume::faulty::VolumeCall;
 use volume::journal::Journal;
 use volume::security::Rights;
 
@@ -650,4 +652,29 @@ fn ten_thousand_opens_do_not_delay_the_first_answer() {
         other.on(&mut second, handle, &[anew(BOTH, ShareDeny::WRITE)]).ok();
     }
     assert_eq!(world.engine.restored_count(), 4);
+}
+
+// RFC 8881 8.4.2.1, 15.1.1.3
+#[test]
+fn a_claim_of_a_file_that_the_disk_fails_to_open_is_to_be_sent_again() {
+    let mut scene = RestartScenario::new();
+    let (world, plan) = scene.world.restarted_counting();
+    scene.world = world;
+    plan.always(VolumeCall::OpenAgain, Some(Failure::Io));
+    let (mut first, mut second) = (scene.world.connect(), scene.world.connect());
+    let handle = scene.handle.clone();
+    scene.come_back(&mut first);
+    let mut other = Client::new(&mut second, b"other", 1);
+    let claiming = [claiming(BOTH, NONE, DelegationType::None)];
+    // The grace period lasts as long as it may, since the client could not do more.
+    for seconds in [0, u64::from(LEASE_S) - 1, 2, u64::from(LEASE_S) - 3] {
+        scene.world.pass(seconds);
+        (first.now, second.now) = (scene.world.now, scene.world.now);
+        assert_eq!(scene.client.on(&mut first, &handle, &claiming).status(), NfsStat::Delay, "{seconds}");
+        assert_eq!(other.on(&mut second, &handle, &[anew(READ, NONE)]).status(), NfsStat::Io, "{seconds}");
+    }
+    plan.always(VolumeCall::OpenAgain, None);
+    let stateid = claim(&mut scene.client, &mut first, &handle);
+    scene.client.on(&mut first, &handle, &[locking(stateid, b"locker", (0, 10), true)]).ok();
+    assert_eq!(other.on(&mut second, &handle, &[anew(READ, NONE)]).status(), NfsStat::Grace);
 }

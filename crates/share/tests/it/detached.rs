@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::*;
+use crate::kept_opens::keep_opens;
 use share::{
     Caching, CallResult, Config, Deny, Detached, Disposition, LockRule, LossListener, Open, Options,
     RangeKind, RangeRequest, Refusal,
@@ -209,7 +210,7 @@ fn what_a_client_that_is_back_removes_goes_and_what_it_may_use_again_stays() {
 fn ranges_of_a_client_that_is_back_go_to_nobody_else_before_their_time_is_over() {
     let world = TestShare::new();
     let journal = Arc::new(volume::journal::MemoryJournal::default());
-    world.share.keep_opens(journal, &[], &|_| None, Now::default()).unwrap();
+    keep_opens(&world.share, journal, &[], |_| None, Now::default()).unwrap();
     let (one, two) = (world.client_of(1, user(1001)), world.client_of(2, user(1001)));
     let losses: Arc<Losses> = Arc::default();
     let kept = ["plain", "locked", "swept", "own"].map(|name| {

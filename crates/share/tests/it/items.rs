@@ -212,7 +212,10 @@ fn a_range_in_the_way_is_told_with_its_owner() {
         })
         .unwrap();
     let ask = |who, start, kind| {
-        world.share.conflicting_range(open.node_id(), owner(who), LockRule::Merging, &range(start, 4, kind))
+        world
+            .share
+            .conflicting_range(open.node_id(), owner(who), LockRule::Merging, &range(start, 4, kind))
+            .unwrap()
     };
     assert_eq!(ask(1, 8, RangeKind::Exclusive), None);
     assert_eq!(ask(2, 2, RangeKind::Exclusive), None);

@@ -22,6 +22,7 @@ mod homes;
 mod hooked_journal;
 mod host;
 mod items;
+mod kept_opens;
 mod links;
 mod listings;
 mod metadata_cache;

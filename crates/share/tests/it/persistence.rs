@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use crate::hooked_journal::{HookedJournal, JournalHooks};
+use crate::kept_opens::{UserLookup, keep_opens};
 use proptest::prelude::*;
 use share::{
     CacheKey, Caching, CallResult, Config, Deny, Detached, Disposition, LockRule, LossListener, Open,
@@ -38,7 +39,7 @@ impl RecordedShare {
     fn new() -> RecordedShare {
         let world = TestShare::new();
         let journal = Arc::new(MemoryJournal::default());
-        let restored = world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
+        let restored = keep_opens(&world.share, journal.clone(), &[], |_| None, Now::default()).unwrap();
         assert!(restored.is_empty());
         RecordedShare { world, journal }
     }
@@ -51,7 +52,7 @@ impl RecordedShare {
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut records.iter().cloned()).unwrap();
         let who = |sid: &_| Some(user(1001)).filter(|user| user.sid == *sid);
-        let restored = share.keep_opens(journal.clone(), records, &who, Now::default()).unwrap();
+        let restored = keep_opens(&share, journal.clone(), records, who, Now::default()).unwrap();
         (RecordedShare { world: TestShare { share, memory }, journal }, restored)
     }
 
@@ -295,14 +296,14 @@ fn what_is_of_a_stranger_of_another_version_or_unknown_is_refused() {
     let open = stranger.make("f");
     record(&stranger, &open);
     let records = before.journal.records();
-    let try_with = |records: &[Vec<u8>], who: share::UserLookup<'_>| {
+    let try_with = |records: &[Vec<u8>], who: UserLookup| {
         let share = Share::open(Arc::new(before.world.memory.clone()), Config::default()).unwrap();
         let journal = Arc::new(MemoryJournal::default());
         journal.replace(&mut records.iter().cloned()).unwrap();
-        let restored = share.keep_opens(journal.clone(), records, who, Now::default());
+        let restored = keep_opens(&share, journal.clone(), records, who, Now::default());
         restored.map(|restored| (restored.len(), journal.records()))
     };
-    let (restored, left) = try_with(&records, &|_| None).unwrap();
+    let (restored, left) = try_with(&records, |_| None).unwrap();
     assert_eq!((restored, left.len()), (0, records.len() + 1), "that it is gone is added");
     assert_eq!(before.restart_with(&left).1.len(), 0);
     let nobody = |_: &_| None;
@@ -310,7 +311,7 @@ fn what_is_of_a_stranger_of_another_version_or_unknown_is_refused() {
         let mut records = records.clone();
         records.resize(records.len().max(at + 1), Vec::new());
         records[at] = bytes.to_vec();
-        try_with(&records, &nobody).unwrap_err()
+        try_with(&records, nobody).unwrap_err()
     };
     assert!(matches!(with(0, &[0, 9, 0, 0, 0]), Unreadable::Version(9)));
     assert!(matches!(with(2, &[200]), Unreadable::Kind(2, 200)));
@@ -433,7 +434,7 @@ impl Journal for FullJournal {
 fn what_a_full_disk_did_not_take_is_refused_and_written_when_there_is_room() {
     let world = TestShare::new();
     let journal = Arc::new(FullJournal::default());
-    world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
+    keep_opens(&world.share, journal.clone(), &[], |_| None, Now::default()).unwrap();
     let one = world.client(1);
     let [kept, closed, late] = ["kept", "closed", "late"].map(|name| one.make(name));
     for open in [&kept, &closed] {
@@ -486,7 +487,7 @@ fn a_start_writes_no_journal_anew_that_is_good_as_it_is() {
         let journal = Arc::new(CountingJournal::default());
         journal.journal.replace(&mut records.iter().cloned()).unwrap();
         let who = |sid: &_| Some(user(1001)).filter(|user| user.sid == *sid);
-        let restored = share.keep_opens(journal.clone(), records, &who, Now::default()).unwrap();
+        let restored = keep_opens(&share, journal.clone(), records, who, Now::default()).unwrap();
         (TestShare { share, memory: memory.clone() }, journal, restored)
     };
     let replaced = |journal: &CountingJournal| journal.replaced.load(Ordering::SeqCst);
@@ -545,7 +546,7 @@ impl JournalHooks for SlowRecord {
 fn nobody_goes_on_while_another_thread_still_writes_what_was_noted() {
     let world = TestShare::new();
     let journal = Arc::new(HookedJournal::<SlowRecord>::default());
-    world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
+    keep_opens(&world.share, journal.clone(), &[], |_| None, Now::default()).unwrap();
     journal.hooks.share.set(Arc::downgrade(&world.share)).unwrap();
     let one = world.client(1);
     let open = one.make("f");

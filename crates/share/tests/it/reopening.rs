@@ -6,6 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use crate::common::*;
+use crate::kept_opens::keep_opens;
 use share::{Config, Share};
 use volume::faulty::FaultyVolume;
 use volume::journal::MemoryJournal;
@@ -16,7 +17,7 @@ fn the_files_of_many_opens_are_looked_up_at_the_same_time() {
     let world = TestShare::new();
     let one = world.client(1);
     let journal = Arc::new(MemoryJournal::default());
-    one.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
+    keep_opens(&one.share, journal.clone(), &[], |_| None, Now::default()).unwrap();
     let names: Vec<_> = (0..40).map(|number| format!("f{number:02}")).collect();
     for name in &names {
         one.share.record(&one.make(name), 60_000_000_000, Vec::new()).unwrap();
@@ -39,7 +40,7 @@ fn the_files_of_many_opens_are_looked_up_at_the_same_time() {
         seen.fetch_or(waited.1.timed_out(), Ordering::Relaxed);
     });
     let who = |_: &_| Some(user(1001));
-    let restored = share.keep_opens(Arc::new(MemoryJournal::default()), &records, &who, Now::default());
+    let restored = keep_opens(&share, Arc::new(MemoryJournal::default()), &records, who, Now::default());
     let restored = restored.unwrap();
     assert!(!is_late.load(Ordering::Relaxed), "one thread opened the files of the others");
     let paths: Vec<_> = restored.iter().map(|it| it.open.name().unwrap().display().into_owned()).collect();

@@ -2,17 +2,19 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use crate::common::*;
+use crate::kept_opens::keep_opens;
 use share::{
-    Caching, CallResult, Config, Deny, Detached, Disposition, Identity, LockRule, LossListener, Open,
-    OpenRestorer, Options, RangeKind, RangeRequest, Refusal, Restored, Share, UnrestoredOpen,
+    Caching, CallResult, Config, Deny, Detached, Disposition, Identity, LockOwner, LockRule, LossListener,
+    Open, OpenRestorer, Options, RangeKind, RangeRequest, Refusal, Restored, Share, UnrestoredOpen,
 };
-use volume::Volume;
-use volume::faulty::{FaultPlan, FaultyVolume};
+use volume::faulty::{FaultPlan, FaultyVolume, PlannedFault, VolumeCall};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
 use volume::security::Sid;
+use volume::{Failure, Volume};
 use wire::Now;
 
 const RWH: Caching = Caching::all();
@@ -63,7 +65,7 @@ struct RestartedShare {
 impl RecordingShare {
     fn new() -> RecordingShare {
         let (world, journal) = (TestShare::new(), Arc::new(MemoryJournal::default()));
-        world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
+        keep_opens(&world.share, journal.clone(), &[], |_| None, Now::default()).unwrap();
         RecordingShare { world, journal }
     }
 
@@ -96,7 +98,7 @@ impl RestartedShare {
     }
 
     fn restore_all(&self) {
-        self.world.share.restore_all();
+        self.world.share.restore_all().unwrap();
         assert!(!self.world.share.is_restoring());
     }
 }
@@ -136,7 +138,7 @@ fn a_request_has_only_the_opens_of_its_own_file_restored() {
     assert_eq!(after.restored(), 0);
     waits(two.open("f7").step());
     assert_eq!(after.restored(), 1, "whoever conflicts meets the open, and no other open is looked for");
-    after.world.share.restore_open(after.unrestored[9].id);
+    after.world.share.restore_open(after.unrestored[9].id).unwrap();
     assert_eq!(after.restored(), 2);
     after.restore_all();
     assert_eq!((after.restored(), after.world.share.open_count()), (1000, 1001));
@@ -284,6 +286,223 @@ fn a_file_that_is_gone_drops_its_open_when_it_is_looked_for_and_for_good() {
     after.world.share.write_noted();
     let again = RecordingShare { world: after.world, journal: after.journal }.restart();
     assert_eq!(again.unrestored.len(), 0);
+}
+
+/// The calls of the host that open a file again after a restart.
+const OPENING: [VolumeCall; 3] = [VolumeCall::Lookup, VolumeCall::Stat, VolumeCall::OpenAgain];
+
+#[test]
+fn opens_of_a_file_that_the_host_fails_to_open_are_all_restored_later() {
+    let before = RecordingShare::new();
+    let one = before.world.client(1);
+    let first = one.open("f").disposition(Disposition::Create).deny(Deny::WRITE).open();
+    before.record(&first);
+    // Each is looked for by itself: it has another name, or it is a stream.
+    one.call(|c| one.share.link(c, &first, &path("g"), false)).unwrap();
+    before.record(&one.open("g").access(READ).open());
+    before.record(&one.open("f").stream("s").disposition(Disposition::Create).open());
+    let mut met = 0;
+    for call in OPENING.into_iter().chain([VolumeCall::Streams]) {
+        for n in 1.. {
+            let after = before.restart();
+            let id = after.unrestored[1].id;
+            after.plan.add(call, n, PlannedFault::Fail(Failure::Io));
+            let result = after.world.share.restore_open(id);
+            if after.plan.met().is_empty() {
+                assert_eq!((result, after.restored()), (Ok(()), 3));
+                break;
+            }
+            met += 1;
+            assert_eq!((result, after.restored()), (Err(Refusal::Io), 0), "{call:?} {n}");
+            assert_eq!(after.world.share.open_count(), 3);
+            let records = after.journal.records().len();
+            after.world.share.write_noted();
+            assert_eq!(after.journal.records().len(), records, "nothing is said to be closed");
+            // The next one tries again. Whoever conflicts meets the open then.
+            waits(after.world.client(2).open("f").access(WRITE).step());
+            assert_eq!(after.restored(), 3, "{call:?} {n}");
+        }
+    }
+    assert!(met >= 6, "{met} calls failed");
+}
+
+#[test]
+fn what_might_conflict_is_refused_as_long_as_the_host_fails() {
+    let before = RecordingShare::new();
+    let one = before.world.client(1);
+    ["few", "many", "other"].into_iter().for_each(|name| one.make_directory(name));
+    one.make_with("g", "");
+    before.record(&one.make("few/f"));
+    (0..40).for_each(|number| before.record(&one.make(&format!("many/f{number}"))));
+    before.record(&one.open("f").disposition(Disposition::Create).keyed(9, RWH).open());
+    let after = before.restart();
+    let (one, two) = (after.world.client(1), after.world.client(2));
+    let directories = ["few", "many"].map(|name| two.open(name).options(Options::DIRECTORY).open());
+    let g = two.open("g").open();
+    after.plan.always(VolumeCall::OpenAgain, Some(Failure::Io));
+    // The background has tried each file.
+    while after.world.share.restore_next() {}
+    assert_eq!(after.world.share.restore_all(), Err(Refusal::Io));
+    assert_eq!((after.restored(), after.world.share.open_count()), (0, 42 + 3));
+    assert_eq!(two.open("f").refusal(), Refusal::Io);
+    assert_eq!(one.open("g").keyed(9, RWH).refusal(), Refusal::Io, "its key may be that of another file");
+    let ask = |node| two.caller(false, now(), |c| two.share.recall_for_attributes(c, node, None));
+    let f = after.world.memory.root().unwrap().lookup(&name("f"), volume::OpenHow::Attributes).unwrap().id();
+    assert_eq!(done(ask(f)), Err(Refusal::Io));
+    let range = RangeRequest { start: 0, len: 1, kind: RangeKind::Exclusive };
+    let owner = LockOwner { client: two.key, owner: 1 };
+    assert_eq!(two.share.conflicting_range(f, owner, LockRule::Merging, &range), Err(Refusal::Io));
+    for (open, directory) in directories.iter().zip(["few", "many"]) {
+        assert_eq!(done(two.rename(open, "moved", false)), Err(Refusal::Io), "{directory}");
+        assert_eq!(two.set_delete(open, true), Err(Refusal::Io), "{directory}");
+        let going = two.open(directory).options(Options::DIRECTORY | Options::DELETE_ON_CLOSE).access(ALL);
+        assert_eq!(going.refusal(), Refusal::Io, "{directory}");
+    }
+    assert_eq!(done(two.rename(&g, "f", true)), Err(Refusal::Io));
+    // Nothing else is refused.
+    two.make("other/new");
+    after.plan.always(VolumeCall::OpenAgain, None);
+    after.restore_all();
+    assert_eq!(after.restored(), 42);
+    waits(two.open("f").step());
+}
+
+#[test]
+fn a_round_tries_each_file_once() {
+    let before = RecordingShare::new();
+    let one = before.world.client(1);
+    (0..20).for_each(|number| before.record(&one.make(&format!("f{number}"))));
+    let after = before.restart();
+    after.plan.always(VolumeCall::OpenAgain, Some(Failure::Io));
+    for round in 1..4 {
+        while after.world.share.restore_next() {}
+        assert_eq!(after.plan.count(VolumeCall::OpenAgain), round * 20);
+        after.world.share.restore_again();
+    }
+    after.plan.always(VolumeCall::OpenAgain, None);
+    while after.world.share.restore_next() {}
+    assert_eq!(after.restored(), 20);
+}
+
+#[test]
+fn only_a_final_answer_of_the_host_ends_an_open() {
+    let before = RecordingShare::new();
+    let one = before.world.client(1);
+    before.record(&one.make("by name"));
+    let open = one.make("by address");
+    let address = one.share.item_of(&open).address().unwrap();
+    one.share.enlist(&open, &address, b"note".to_vec()).unwrap();
+    one.share.write_changes();
+    let finals = [Failure::NotFound, Failure::NotADirectory, Failure::Denied, Failure::ReadOnly];
+    let passing = [Failure::Io, Failure::Exhausted, Failure::Busy, Failure::HostKeeps, Failure::NoSpace];
+    for failure in finals.into_iter().chain(passing) {
+        let after = before.restart();
+        after.plan.always(VolumeCall::Lookup, Some(failure));
+        let all = after.world.share.restore_all();
+        let is_final = finals.contains(&failure);
+        assert_eq!(all.is_ok(), is_final, "{failure:?}: {all:?}");
+        assert_eq!(after.world.share.open_count(), if is_final { 0 } else { 2 }, "{failure:?}");
+    }
+    // A file system that is lost knows neither the address nor its root.
+    for (is_lost, left) in [(false, 1), (true, 2)] {
+        let after = before.restart();
+        after.plan.always(VolumeCall::Lookup, Some(Failure::Stale));
+        after.plan.always(VolumeCall::Stat, is_lost.then_some(Failure::Stale));
+        assert_eq!(after.world.share.restore_all(), Err(Refusal::Io));
+        assert_eq!(after.world.share.open_count(), left, "is the file system lost: {is_lost}");
+    }
+}
+
+#[test]
+fn who_waits_for_another_that_the_host_fails_is_told_so() {
+    let before = RecordingShare::new();
+    before.record(&before.world.client(1).make("f"));
+    let after = before.restart();
+    let id = after.unrestored[0].id;
+    after.plan.add(VolumeCall::Lookup, 1, PlannedFault::Hold);
+    after.plan.always(VolumeCall::Lookup, Some(Failure::Io));
+    let (began, has_begun) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| after.world.share.restore_open(id));
+        assert!(after.plan.wait_held(1, Duration::from_secs(20)));
+        let others: Vec<_> = (0..4)
+            .map(|_| {
+                let (began, share) = (began.clone(), &after.world.share);
+                scope.spawn(move || {
+                    began.send(()).unwrap();
+                    share.restore_open(id)
+                })
+            })
+            .collect();
+        others.iter().for_each(|_| has_begun.recv().unwrap());
+        after.plan.release();
+        assert_eq!(first.join().unwrap(), Err(Refusal::Io));
+        others.into_iter().for_each(|other| assert_eq!(other.join().unwrap(), Err(Refusal::Io)));
+    });
+    assert_eq!(after.world.share.open_count(), 1);
+    after.plan.always(VolumeCall::Lookup, None);
+    after.restore_all();
+    assert_eq!(after.restored(), 1);
+}
+
+#[test]
+fn opens_that_are_given_up_end_for_good() {
+    let before = RecordingShare::new();
+    let one = before.world.client(1);
+    ["f", "g"].into_iter().for_each(|name| before.record(&one.make(name)));
+    let after = before.restart();
+    after.plan.always(VolumeCall::Lookup, Some(Failure::Io));
+    assert_eq!(after.world.share.restore_all(), Err(Refusal::Io));
+    after.plan.always(VolumeCall::Lookup, None);
+    assert_eq!(after.world.share.give_up_unrestored(), 2);
+    assert!(!after.world.share.is_restoring());
+    let two = after.world.client(2);
+    two.open("f").open();
+    assert_eq!((after.restored(), after.world.share.open_count()), (0, 1));
+    let again = RecordingShare { world: after.world, journal: after.journal }.restart();
+    assert_eq!(again.unrestored.len(), 0);
+}
+
+#[test]
+fn a_host_that_fails_now_and_then_costs_no_open() {
+    for seed in 0..12 {
+        let (before, kept_ids) = many_kept();
+        let ranges = before.world.share.held_ranges().len();
+        let after = before.restart();
+        let (calls, plan) = (AtomicU64::new(seed), Arc::downgrade(&after.plan));
+        after.plan.slow_down(move || {
+            let call = calls.fetch_add(1, Ordering::Relaxed);
+            if call.is_multiple_of(3)
+                && call < 600
+                && let Some(plan) = plan.upgrade()
+            {
+                let call = OPENING[(call / 3 % 3) as usize];
+                plan.add(call, 1, PlannedFault::Fail(Failure::Io));
+            }
+            std::thread::yield_now();
+        });
+        std::thread::scope(|scope| {
+            for thread in 0..4_u64 {
+                let after = &after;
+                scope.spawn(move || {
+                    let mut dice = RandomNumbers(seed * 31 + thread);
+                    for _ in 0..200 {
+                        let id = after.unrestored[dice.below(FILES) as usize].id;
+                        match after.world.share.restore_open(id) {
+                            Ok(()) | Err(Refusal::Io) => {}
+                            Err(why) => panic!("{why}"),
+                        }
+                        if !after.world.share.restore_next() {
+                            after.world.share.restore_again();
+                        }
+                    }
+                });
+            }
+        });
+        after.plan.forget();
+        after.restore_all();
+        assert_eq!(live(&after.world.share), (kept_ids.clone(), ranges), "seed {seed}");
+    }
 }
 
 /// A generator of numbers for a seed.

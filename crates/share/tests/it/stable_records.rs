@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::common::*;
 use crate::hooked_journal::{HookedJournal, JournalHooks};
+use crate::kept_opens::keep_opens;
 use crate::persistence::{lock, record};
 use share::Config;
 use volume::journal::JournalPosition;
@@ -38,7 +39,7 @@ fn changes_are_on_stable_storage_before_they_are_told_where_another_machine_may_
     for stable_records in [true, false] {
         let (world, journal) = (TestShare::new(), Arc::new(HookedJournal::<StableRecords>::default()));
         world.share.configure(Config { stable_records, ..Config::default() });
-        world.share.keep_opens(journal.clone(), &[], &|_| None, Now::default()).unwrap();
+        keep_opens(&world.share, journal.clone(), &[], |_| None, Now::default()).unwrap();
         let one = world.client_of(1, user(1001));
         let open = one.make("f");
         record(&one, &open);

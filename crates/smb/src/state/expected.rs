@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use share::Share;
+use share::{Refusal, Share};
 use smb_wire::Guid;
 
 use super::persistent::Note;
@@ -45,9 +45,17 @@ impl ExpectedOpens {
     }
 
     /// Has the Opens restored that have one of these ids.
-    pub fn restore(&self, durable_id: Option<u64>, create: Option<Guid>, instance: Option<Guid>) {
+    ///
+    /// # Errors
+    /// The host's error. Such an Open may be there, and is tried again later.
+    pub fn restore(
+        &self,
+        durable_id: Option<u64>,
+        create: Option<Guid>,
+        instance: Option<Guid>,
+    ) -> Result<(), Refusal> {
         if !self.is_any.load(Ordering::Acquire) {
-            return;
+            return Ok(());
         }
         let keys = self.keys.lock();
         let by_id = durable_id.and_then(|id| keys.by_durable_id.get(&id));
@@ -58,12 +66,13 @@ impl ExpectedOpens {
         drop(keys);
         for (engine, id) in &found {
             if let Some(engine) = engine.upgrade() {
-                engine.restore_open(*id);
+                engine.restore_open(*id)?;
             }
         }
         if found.iter().any(|(engine, _)| !is_restoring(engine)) {
             self.forget_restored();
         }
+        Ok(())
     }
 
     /// Forgets the Opens of engines that have restored all.

@@ -7,6 +7,8 @@ use smb_wire::{FileId, Guid, NtStatus, SmbCommand, WireList};
 use testkit::smb::client::OpenFile;
 use testkit::smb::peer::ReceivedMessage;
 use testkit::smb::{Dial, Peer, Store};
+use volume::Failure;
+use volume::faulty::VolumeCall;
 
 const HANDLES: u64 = 10_000;
 /// The most calls of the store about names and attributes for a server's start, a log-on and a first CREATE.
@@ -72,7 +74,7 @@ fn ten_thousand_handles_do_not_delay_the_first_answer() {
     }
     assert_eq!(world.engine.restored_count(), 1 + 3 + 2, "nothing else was restored");
     assert_eq!(world.engine.open_count() as u64, 1 + HANDLES + 2, "the others count all the same");
-    while world.engine.restore_next() {}
+    world.engine.restore_all().unwrap();
     assert_eq!(world.engine.open_count() as u64, 1 + HANDLES + 2);
     assert_eq!(create(&mut other, "f9999", &[]).status(), NtStatus::FILE_NOT_AVAILABLE);
 }
@@ -93,4 +95,41 @@ fn a_replay_and_a_second_create_with_its_guid_find_a_handle_that_is_not_restored
     let again = create(&mut client, "another", &[asked(1)]);
     assert_eq!(again.status(), NtStatus::DUPLICATE_OBJECTID, "its client has an open with this CreateGuid");
     assert_eq!(create(&mut client, "another", &[asked(2)]).status(), NtStatus::SUCCESS);
+}
+
+// MS-SMB2 3.3.5.9.10, 3.3.5.9.12
+#[test]
+fn a_handle_whose_file_the_disk_fails_to_open_waits_for_its_client() {
+    const APPLICATION: Guid = Guid([9; 16]);
+    let mut store = Store::new();
+    let world = store.serve();
+    let asked = |number| RequestContext::DurableHandleRequestV2 {
+        timeout: 0,
+        flags: DurableFlags::PERSISTENT,
+        create_guid: guid(number),
+    };
+    let mut client = world.client();
+    let file_id = create(&mut client, "f", &[asked(1), RequestContext::AppInstanceId(APPLICATION)]).file_id();
+    assert_eq!(lock(&mut client, file_id), NtStatus::SUCCESS);
+    let (world, plan) = store.serve_faulty();
+    let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
+    let back = |client: &mut Peer| {
+        let flags = DurableFlags::PERSISTENT;
+        let asked = RequestContext::DurableHandleReconnectV2 { file_id, create_guid: guid(1), flags };
+        create(client, "f", &[asked]).status()
+    };
+    plan.always(VolumeCall::OpenAgain, Some(Failure::Io));
+    for _ in 0..3 {
+        assert_eq!(back(&mut client), NtStatus::FILE_NOT_AVAILABLE);
+        let again = create(&mut client, "f", &[asked(1)]);
+        assert_eq!(again.status(), NtStatus::FILE_NOT_AVAILABLE, "nobody knows what it made");
+        assert_eq!(create(&mut other, "f", &[]).status(), NtStatus::IO_DEVICE_ERROR);
+        let takes_over = [asked(7), RequestContext::AppInstanceId(APPLICATION)];
+        assert_eq!(create(&mut other, "g", &takes_over).status(), NtStatus::IO_DEVICE_ERROR);
+    }
+    assert_eq!(create(&mut other, "another", &[]).status(), NtStatus::SUCCESS);
+    plan.always(VolumeCall::OpenAgain, None);
+    assert_eq!(back(&mut client), NtStatus::SUCCESS);
+    let beside = create(&mut other, "f", &[]).file_id();
+    assert_eq!(lock(&mut other, beside), NtStatus::LOCK_NOT_GRANTED);
 }

@@ -57,6 +57,7 @@ const REGRESSIONS_OF_DISKS: &[(&str, u64)] = &[
     ("who came back for an Open and was refused by the disk could not come back again", 23),
     ("a replay of a CREATE that the disk refused left its Open behind", 448),
     ("a CREATE for a persistent handle that could only be durable was refused to the next session", 232),
+    ("a handle whose file could not be opened after a restart was lost", 146),
 ];
 
 /// The history of a seed, of one kind.

@@ -55,8 +55,10 @@ impl Share {
         met: &Cell<Option<NodeId>>,
     ) -> CallResult<OpenResult> {
         self.begin(caller.cause());
-        if let Some(caching) = &request.caching {
-            self.restore_holder(&(caller.client, caching.key, caching.keyed));
+        if let Some(caching) = &request.caching
+            && let Err(why) = self.restore_holder(&(caller.client, caching.key, caching.keyed))
+        {
+            return CallResult::Refused(why);
         }
         let checked = match self.check_request(request) {
             Err(Refusal::Exhausted) if self.relieve(caller.now) => self.check_request(request),

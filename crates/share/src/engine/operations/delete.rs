@@ -148,8 +148,10 @@ impl Share {
     /// Names in a directory may belong to opens of which the client itself knows nothing any more and that
     /// are to be deleted. Waits until they have gone.
     fn wait_for_unclaimed_in(&self, caller: &Caller<'_>, directory: &Open) -> CallResult<()> {
-        if !self.restore_below(|| directory.path()) {
-            return self.try_later(caller);
+        match self.restore_below(|| directory.path()) {
+            Ok(true) => {}
+            Ok(false) => return self.try_later(caller),
+            Err(why) => return CallResult::Refused(why),
         }
         if self.end_unclaimed_in(directory.file.id, Some(caller.client), caller.cause())
             && check_empty(directory).is_ok()

@@ -102,8 +102,8 @@ impl Share {
             }
             return Err(why);
         }
-        self.restore_file(target.node.id());
-        if !self.is_restored_below(request, &target) {
+        self.restore_file(target.node.id())?;
+        if !self.is_restored_below(request, &target)? {
             return Err(Refusal::HostKeeps);
         }
         let file = self.open_files().enter(target.node.id(), target.node.kind());
@@ -133,14 +133,16 @@ impl Share {
 
     /// If the close of this open removes a directory, restores the opens below it. Names of theirs that are
     /// to go would keep the directory. Returns false if that takes too long for this request.
-    fn is_restored_below(&self, request: &OpenRequest<'_>, target: &OpenCandidate) -> bool {
+    ///
+    /// # Errors
+    /// As [`Share::restore_below`].
+    fn is_restored_below(&self, request: &OpenRequest<'_>, target: &OpenCandidate) -> Result<bool, Refusal> {
         let is_removed =
             target.node.kind() == NodeKind::Directory && request.options.contains(Options::DELETE_ON_CLOSE);
-        !is_removed
-            || target
-                .parent_and_name
-                .as_ref()
-                .is_none_or(|(parent, name)| self.restore_below(|| parent.path_to(name)))
+        match target.parent_and_name.as_ref().filter(|_| is_removed) {
+            Some((parent, name)) => self.restore_below(|| parent.path_to(name)),
+            None => Ok(true),
+        }
     }
 
     /// Decides, and enters the open among the others. A change between both steps was made before others had

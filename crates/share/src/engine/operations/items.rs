@@ -314,7 +314,9 @@ impl Share {
         item: NodeId,
         key: Option<CacheKey>,
     ) -> CallResult<()> {
-        self.restore_file(item);
+        if let Err(why) = self.restore_file(item) {
+            return CallResult::Refused(why);
+        }
         let Some(file) = self.open_files().get(item) else { return CallResult::Done(()) };
         let requester = Requester {
             client: Some(caller.client),
@@ -344,18 +346,22 @@ impl Share {
     }
 
     /// A range that keeps `owner` from locking this one, and the owner of that range.
+    ///
+    /// # Errors
+    /// As [`Share::restore_file`].
     pub fn conflicting_range(
         &self,
         node: NodeId,
         owner: LockOwner,
         rule: LockRule,
         range: &RangeRequest,
-    ) -> Option<(LockOwner, RangeRequest)> {
-        self.restore_file(node);
-        let file = self.open_files().get(node)?;
+    ) -> Result<Option<(LockOwner, RangeRequest)>, Refusal> {
+        self.restore_file(node)?;
+        let Some(file) = self.open_files().get(node) else { return Ok(None) };
         let state = file.state.lock();
-        let stream = state.streams.iter().find(|stream| !stream.stream.is_named)?;
-        stream.ranges.conflict(range, owner, rule).map(|held| (held.owner, held.range))
+        let stream = state.streams.iter().find(|stream| !stream.stream.is_named);
+        let held = stream.and_then(|stream| stream.ranges.conflict(range, owner, rule));
+        Ok(held.map(|held| (held.owner, held.range)))
     }
 
     /// Whether the caller may execute the item: by its list, or without a stored one by the host's answer.

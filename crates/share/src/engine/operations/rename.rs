@@ -141,8 +141,10 @@ impl Share {
 
     fn rename_name(&self, caller: &Caller<'_>, open: &Arc<Open>, asked: Rename<'_>) -> CallResult<()> {
         // Opens below it are found by their paths.
-        if open.is_directory() && !self.restore_below(|| open.path()) {
-            return self.try_later(caller);
+        match if open.is_directory() { self.restore_below(|| open.path()) } else { Ok(true) } {
+            Ok(true) => {}
+            Ok(false) => return self.try_later(caller),
+            Err(why) => return CallResult::Refused(why),
         }
         let prepare = || match self.prepare_rename(caller, open, asked) {
             Ok(step) => step,
@@ -372,7 +374,7 @@ impl Share {
         posix: bool,
     ) -> Result<CallResult<()>, Refusal> {
         let node = parent.node.lookup(real, OpenHow::Attributes)?;
-        self.restore_file(node.id());
+        self.restore_file(node.id())?;
         let file = self.open_files().enter(node.id(), node.kind());
         let properties = self.properties(&file, node.as_ref(), None, None);
         let checked = properties.and_then(|properties| {

@@ -9,17 +9,18 @@
 //! ([`Share::restore_next`]). Both know a file by the inode number in its record, before it is found. A move
 //! of a directory changes the paths of the files below it, and so those are restored first, by others if they
 //! are many.
+//!
+//! The host may fail to open a file, and nobody knows then whether the file is still there
+//! ([`RestoreFailure`]). Its opens stay recorded, and all of them are tried again. Until then, requests that
+//! decide about the file fail with the host's error.
 
 use std::cell::Cell;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::thread;
 
 use volume::journal::Journal;
 use volume::security::{Rights, Sid};
-use volume::{Name, Node, NodeId, NodeKind, OpenHow, Time};
+use volume::{Name, Node, NodeId, NodeKind, OpenHow, Stat, Time};
 use wire::Now;
 
 use crate::caching::grants::{Grant, Holder, Requester};
@@ -34,9 +35,7 @@ use crate::open::{AuditedUse, OpenParty};
 use crate::persistence::ledger::Ledger;
 use crate::persistence::record::{JournalRecord, OpenRecord, RecordedRight, RemovalMark};
 use crate::ranked::{Mutex, Rank, RwLock};
-use crate::{
-    Deny, Identity, Open, OpenRestorer, Options, Refusal, Restored, Unreadable, UnrestoredOpen, UserLookup,
-};
+use crate::{Deny, Identity, Open, OpenRestorer, Options, Refusal, Restored, Unreadable, UnrestoredOpen};
 
 /// The host's user and group that own nothing.
 const NOBODY: u32 = 65_534;
@@ -44,8 +43,11 @@ const NOBODY: u32 = 65_534;
 /// The most files of a directory whose opens one request restores.
 const MOST_BELOW: usize = 16;
 
-/// The threads that restore opens at once.
-const THREADS: usize = 16;
+/// The number of rounds in which all files that are left are tried.
+const ROUNDS: usize = 3;
+
+const GONE: &str = "its file is gone";
+const NOT_OPENED: &str = "its file cannot be opened";
 
 /// The file of an open that was found again.
 #[derive(Clone)]
@@ -64,7 +66,73 @@ struct ReopenedFile<'a> {
 
 /// The files that were found for the opens of one turn. Mostly all of them are of the same file.
 #[derive(Default)]
-struct FoundFiles(Vec<(SearchKey, Result<RestoredFile, &'static str>)>);
+struct FoundFiles(Vec<(SearchKey, Result<RestoredFile, RestoreFailure>)>);
+
+/// The reason why an open is not restored.
+#[derive(Clone)]
+enum RestoreFailure {
+    /// Its file or its user is not there any more, or is another one. The open has ended.
+    Gone(&'static str),
+    /// The host cannot say. The open is tried again later.
+    Host(Refusal),
+}
+
+impl RestoreFailure {
+    /// Sorts the host's answer to the search for a file, or to its opening. `gone` says what a final answer
+    /// means. A host that fails here fails for the next request too, so a refusal keeps no file from anybody.
+    fn of(why: Refusal, gone: &'static str) -> RestoreFailure {
+        match why {
+            // A directory on the path has gone while it was used, or the whole file system has.
+            Refusal::Gone | Refusal::WouldBlock => RestoreFailure::Host(Refusal::Io),
+            Refusal::NoSpace
+            | Refusal::Quota
+            | Refusal::Exhausted
+            | Refusal::Busy
+            | Refusal::HostKeeps
+            | Refusal::Io => RestoreFailure::Host(why),
+            Refusal::NotFound
+            | Refusal::PathNotFound
+            | Refusal::Exists
+            | Refusal::NotADirectory
+            | Refusal::IsADirectory
+            | Refusal::NotEmpty
+            | Refusal::AccessDenied
+            | Refusal::PrivilegeNotHeld
+            | Refusal::BadOwner
+            | Refusal::SharingConflict
+            | Refusal::RangeConflict
+            | Refusal::RangeNotGranted
+            | Refusal::RangeNotHeld
+            | Refusal::BadRange
+            | Refusal::DeletePending
+            | Refusal::CannotDelete
+            | Refusal::BadName
+            | Refusal::NameTooLong
+            | Refusal::StoppedAtLink { .. }
+            | Refusal::StoppedAtReparse { .. }
+            | Refusal::BadLink
+            | Refusal::TooLarge
+            | Refusal::ReadOnly
+            | Refusal::CrossVolume
+            | Refusal::TooManyLinks
+            | Refusal::Invalid
+            | Refusal::NotSupported
+            | Refusal::BadAttributeName
+            | Refusal::AttributesTooLarge
+            | Refusal::NoSuchAttribute
+            | Refusal::NoSuchNote
+            | Refusal::EndOfFile
+            | Refusal::NoMoreEntries
+            | Refusal::WatchOverflow
+            | Refusal::Cancelled
+            | Refusal::InUse
+            | Refusal::Running
+            | Refusal::OwnerAway
+            | Refusal::NoSuchGrant
+            | Refusal::TooMuchKept => RestoreFailure::Gone(gone),
+        }
+    }
+}
 
 /// All that decides which file is found for an open of a turn.
 struct SearchKey {
@@ -94,58 +162,7 @@ impl Drop for RestoringMark {
     }
 }
 
-/// Collects restored opens for a caller that waits for all of them.
-struct RestoredCollector {
-    users: HashMap<Sid, Option<Arc<Identity>>>,
-    opens: Sender<Restored>,
-}
-
-impl OpenRestorer for RestoredCollector {
-    fn user(&self, sid: &Sid) -> Option<Arc<Identity>> {
-        self.users.get(sid).cloned().flatten()
-    }
-
-    fn take(&self, restored: Restored) {
-        // The receiver outlives the restoring.
-        let _sent = self.opens.send(restored);
-    }
-}
-
 impl Share {
-    /// Records opens in `journal` from `now` on, and restores all opens of its `records` at once. It must be
-    /// called once, before the share is used. The restored opens are then to be detached
-    /// ([`Share::detach_restored`]) or closed. An open is dropped with a line in the log if its file is gone
-    /// or another one, or if its user is gone.
-    ///
-    /// # Errors
-    /// [`Unreadable`]; nothing was changed.
-    pub fn keep_opens(
-        &self,
-        journal: Arc<dyn Journal>,
-        records: &[Vec<u8>],
-        who: UserLookup<'_>,
-        now: Now,
-    ) -> Result<Vec<Restored>, Unreadable> {
-        let ledger = Ledger::read(records)?;
-        let users = ledger.live.values().map(|entry| entry.made.user);
-        let users = users.map(|user| (user, who(&user))).collect();
-        let files = ledger.live.len();
-        self.keep_ledger(journal, ledger, now)?;
-        let (opens, restored) = channel();
-        self.restore_for(Arc::new(RestoredCollector { users, opens }));
-        thread::scope(|scope| {
-            let work = || while self.restore_next() {};
-            for _ in 1..THREADS.min(files) {
-                // If the host has no more threads, the others do the work.
-                let _spawned = thread::Builder::new().name("restore".into()).spawn_scoped(scope, work);
-            }
-            work();
-        });
-        let mut restored: Vec<_> = restored.try_iter().collect();
-        restored.sort_by_key(|restored| restored.open.id);
-        Ok(restored)
-    }
-
     /// Records opens in `journal` from `now` on. Returns the opens of its `records`, which are restored one
     /// after the other once [`Share::restore_for`] has said who takes them over. Both must be called once,
     /// before the share is used. An open is dropped with a line in the log if its file is gone or another
@@ -190,86 +207,138 @@ impl Share {
         !self.persistence().unrestored().is_empty()
     }
 
-    /// Restores the opens of one more file. Returns false if each is restored, or another thread is at it.
+    /// Restores the opens of one more file, if the host can open it. Returns false when each file had its
+    /// turn in this round: it is restored, has failed, or another thread is at it.
     pub fn restore_next(&self) -> bool {
         let Some(turn) = self.persistence().unrestored().begin_next() else { return false };
-        self.restore_in(turn);
+        // The failure is logged, and the next round tries again.
+        let _failed = self.restore_in(turn);
         true
     }
 
-    /// Restores all opens that are left, together with the threads that are at it. The caller holds no lock.
-    pub fn restore_all(&self) {
-        while self.restore_next() {}
-        self.persistence().unrestored().await_others();
+    /// Begins another round: [`Share::restore_next`] tries the files again that the host failed to open.
+    pub fn restore_again(&self) {
+        self.persistence().unrestored().begin_round();
+    }
+
+    /// Restores all opens that are left, together with the threads that are at it. A file that the host fails
+    /// to open is tried a few times. The caller holds no lock.
+    ///
+    /// # Errors
+    /// The host's error; some opens are not restored.
+    pub fn restore_all(&self) -> Result<(), Refusal> {
+        let mut failure = None;
+        for _ in 0..ROUNDS {
+            self.restore_again();
+            while self.restore_next() {}
+            self.persistence().unrestored().await_others();
+            failure = self.persistence().unrestored().any_failure();
+            if failure.is_none() {
+                break;
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Ends the opens that are not restored, as if their files were gone. A file that was to be deleted with
+    /// its last open stays. Returns the number of opens.
+    pub fn give_up_unrestored(&self) -> usize {
+        let (opens, owners) = self.persistence().unrestored().give_up();
+        opens.iter().for_each(|id| self.note_change(JournalRecord::Closed { id: *id }));
+        owners.iter().for_each(|owner| self.persistence().detached().note_restored(*owner));
+        self.write_changes();
+        opens.len()
     }
 
     /// Restores the opens of a file before a request decides about it. Returns when that is done. The caller
     /// holds no lock.
+    ///
+    /// # Errors
+    /// The host's error. The opens are tried again later, and the request must not go on.
     #[inline]
-    pub fn restore_file(&self, file: NodeId) {
-        if self.is_restoring() {
-            self.restore_inode(file.inode);
-        }
+    pub fn restore_file(&self, file: NodeId) -> Result<(), Refusal> {
+        if self.is_restoring() { self.restore_inode(file.inode) } else { Ok(()) }
     }
 
     /// Restores an open, and the others of its file, before a request asks for it. The caller holds no lock.
-    pub fn restore_open(&self, id: u64) {
-        if let Some(inode) = self.persistence().unrestored().file_of(id) {
-            self.restore_inode(inode);
-        }
+    ///
+    /// # Errors
+    /// As [`Share::restore_file`].
+    pub fn restore_open(&self, id: u64) -> Result<(), Refusal> {
+        let file = self.persistence().unrestored().file_of(id);
+        file.map_or(Ok(()), |inode| self.restore_inode(inode))
     }
 
     /// Restores the opens under the key of a caching right, before the key is used for another file. The
     /// caller holds no lock.
-    pub(crate) fn restore_holder(&self, holder: &Holder) {
-        if self.is_restoring()
-            && let Some(inode) = self.persistence().unrestored().file_held_by(holder)
-        {
-            self.restore_inode(inode);
+    ///
+    /// # Errors
+    /// As [`Share::restore_file`].
+    pub(crate) fn restore_holder(&self, holder: &Holder) -> Result<(), Refusal> {
+        if !self.is_restoring() {
+            return Ok(());
         }
+        let file = self.persistence().unrestored().file_held_by(holder);
+        file.map_or(Ok(()), |inode| self.restore_inode(inode))
     }
 
     /// Restores the opens of files that were in this directory or below. Returns false if there are too many
     /// for one request, which has to wait until others have restored them. The caller holds no lock.
-    pub(crate) fn restore_below(&self, directory: impl FnOnce() -> Vec<Name>) -> bool {
+    ///
+    /// # Errors
+    /// As [`Share::restore_file`].
+    pub(crate) fn restore_below(&self, directory: impl FnOnce() -> Vec<Name>) -> Result<bool, Refusal> {
         if !self.is_restoring() {
-            return true;
+            return Ok(true);
         }
         let below = self.persistence().unrestored().below(&directory());
-        let is_few = below.len() <= MOST_BELOW;
-        if is_few {
-            below.into_iter().for_each(|inode| self.restore_inode(inode));
+        if below.len() <= MOST_BELOW {
+            return below.into_iter().try_for_each(|inode| self.restore_inode(inode)).map(|()| true);
         }
-        is_few
+        // The wait would not end while the host fails.
+        self.persistence().unrestored().failure_among(&below).map_or(Ok(false), Err)
     }
 
     #[cold]
-    fn restore_inode(&self, inode: u64) {
+    fn restore_inode(&self, inode: u64) -> Result<(), Refusal> {
         if IS_RESTORING.get() {
-            return;
+            return Ok(());
         }
-        if let Some(turn) = self.persistence().unrestored().begin(inode) {
-            self.restore_in(turn);
+        match self.persistence().unrestored().begin(inode)? {
+            Some(turn) => self.restore_in(turn),
+            None => Ok(()),
         }
     }
 
-    /// Restores the opens of a file in the order of their ids. Only then they are taken over, because one
-    /// that is closed must find the others.
-    fn restore_in(&self, turn: FileTurn<'_>) {
+    /// Restores the opens of a file in the order of their ids. All are found before any is entered, because
+    /// the host may fail at the last. All are entered before any is taken over, because one that is closed
+    /// must find the others.
+    fn restore_in(&self, turn: FileTurn<'_>) -> Result<(), Refusal> {
         let _marked = RestoringMark::set();
-        let Some(recorder) = self.persistence().recorder() else { return };
-        let (mut found, mut restored, mut is_any_gone) = (FoundFiles::default(), Vec::new(), false);
-        for &id in &turn.opens {
-            let Some(state) = recorder.recorded(id) else { continue };
-            match self.restore(&state, &mut found, turn.restorer.as_ref()) {
-                Ok(open) => {
+        let Some(recorder) = self.persistence().recorder() else { return Ok(()) };
+        let (mut files, mut found) = (FoundFiles::default(), Vec::new());
+        for state in turn.opens.iter().filter_map(|id| recorder.recorded(*id)) {
+            match self.find_for(&state.made, &mut files, turn.restorer.as_ref()) {
+                Ok(file) => found.push((state, Ok(file))),
+                Err(RestoreFailure::Gone(why)) => found.push((state, Err(why))),
+                Err(RestoreFailure::Host(why)) => {
+                    self.tell_failing(&state.made, &why);
+                    turn.fail(why.clone());
+                    return Err(why);
+                }
+            }
+        }
+        let (mut restored, mut is_any_gone, is_doubtful) = (Vec::new(), false, recorder.is_doubtful());
+        for (state, found) in found {
+            match found {
+                Ok((reopened, identity)) => {
+                    let open = self.enter_again(&state, reopened, identity);
                     let OpenRecord { keep_ns, note, address, .. } = state.made;
-                    let is_doubtful = recorder.is_doubtful();
                     restored.push(Restored { open, keep_ns, note, address, is_doubtful });
                 }
                 Err(why) => {
-                    self.tell_gone(&state.made, why, recorder.is_doubtful());
-                    self.note_change(JournalRecord::Closed { id });
+                    self.tell_gone(&state.made, why, is_doubtful);
+                    self.note_change(JournalRecord::Closed { id: state.made.id });
                     is_any_gone = true;
                 }
             }
@@ -281,8 +350,36 @@ impl Share {
             self.persistence().detached().note_restored(*owner);
         }
         drop(turn);
+        self.tell_sound();
         if is_any_gone {
             self.write_changes();
+        }
+        Ok(())
+    }
+
+    /// Logs that the host fails to open files, once until it does so again.
+    #[cold]
+    fn tell_failing(&self, made: &OpenRecord, why: &Refusal) {
+        if !self.persistence().unrestored().told_failing.swap(true, Ordering::Relaxed) {
+            let (share, path) = (self.name(), shown(made));
+            tracing::warn!(
+                %share,
+                %path,
+                %why,
+                "a file that was open before the restart cannot be opened: its clients wait, other requests \
+                 for it are refused, and it is tried again; look at the disk or at the network of the store"
+            );
+        }
+    }
+
+    /// Logs that no file fails any more.
+    fn tell_sound(&self) {
+        let unrestored = self.persistence().unrestored();
+        if unrestored.told_failing.load(Ordering::Relaxed)
+            && !unrestored.is_failing()
+            && unrestored.told_failing.swap(false, Ordering::Relaxed)
+        {
+            tracing::info!(share = %self.name(), "the host opens all files again");
         }
     }
 
@@ -302,35 +399,32 @@ impl Share {
         }
     }
 
-    fn restore(
+    /// Finds the file of an open, and the identity of its user.
+    fn find_for(
         &self,
-        state: &RecordedState,
-        found: &mut FoundFiles,
+        made: &OpenRecord,
+        files: &mut FoundFiles,
         restorer: &dyn OpenRestorer,
-    ) -> Result<Arc<Open>, &'static str> {
-        let made = &state.made;
-        let reopened = self.reopen(made, found)?;
+    ) -> Result<(ReopenedFile<'_>, Arc<Identity>), RestoreFailure> {
+        let reopened = self.reopen(made, files)?;
         // The client that claims it will authenticate.
         let identity =
             if made.address.is_empty() { restorer.user(&made.user) } else { Some(nobody(made.user)) };
-        let identity = identity.ok_or("there is no such user any more")?;
-        if state.right.is_some() && reopened.found.parent_and_name.is_none() {
-            // A change by a program of the host would not be reported.
-            self.directories().note_unreported();
-        }
-        Ok(self.enter_again(state, reopened, identity))
+        let identity = identity.ok_or(RestoreFailure::Gone("there is no such user any more"))?;
+        Ok((reopened, identity))
     }
 
     /// Finds and opens the file of an open.
-    fn reopen(&self, made: &OpenRecord, files: &mut FoundFiles) -> Result<ReopenedFile<'_>, &'static str> {
+    fn reopen(&self, made: &OpenRecord, files: &mut FoundFiles) -> Result<ReopenedFile<'_>, RestoreFailure> {
         let found = files.find(made, || self.find_again(made))?;
         let granted = Rights::from_bits_retain(made.granted);
         let file = self.open_files().enter(found.node.id(), found.node.kind());
         let how = if made.stream.is_some() { OpenHow::Attributes } else { how_for_rights(granted) };
-        let node = self.shared_node(&file, &found.node, how).map_err(|_| "its file cannot be opened")?;
+        let not_opened = |why| RestoreFailure::of(why, NOT_OPENED);
+        let node = self.with_room(|| self.shared_node(&file, &found.node, how)).map_err(not_opened)?;
         let data = match &made.stream {
             None => Arc::clone(&node),
-            Some(name) => node.open_stream(name, false, false).map_err(|_| "its file cannot be opened")?,
+            Some(name) => node.open_stream(name, false, false).map_err(Refusal::from).map_err(not_opened)?,
         };
         Ok(ReopenedFile { file, found: RestoredFile { node, ..found }, data })
     }
@@ -342,6 +436,10 @@ impl Share {
         ReopenedFile { file, found: RestoredFile { parent_and_name, node }, data }: ReopenedFile<'_>,
         identity: Arc<Identity>,
     ) -> Arc<Open> {
+        if right.is_some() && parent_and_name.is_none() {
+            // A change by a program of the host would not be reported.
+            self.directories().note_unreported();
+        }
         let (whole, charge) =
             (!made.address.is_empty(), self.client_memory().charge_open(made.client, &identity));
         let requester = Requester { client: Some(made.client), key: made.key, parent: made.parent, whole };
@@ -409,28 +507,64 @@ impl Share {
     }
 
     /// The file of an open, at one of its recorded paths, if it is still the same file.
-    fn find_again(&self, made: &OpenRecord) -> Result<RestoredFile, &'static str> {
+    fn find_again(&self, made: &OpenRecord) -> Result<RestoredFile, RestoreFailure> {
         if !made.address.is_empty() {
-            let node = self.volume().find(&made.address).map_err(|_| "its file is gone")?;
-            let is_same = node.kind() != NodeKind::Directory && node.id().inode == made.inode;
-            if !is_same {
-                return Err("another file has its address");
-            }
-            let named = made.paths.iter().filter_map(|path| self.find_path(path).ok().flatten());
-            let parent_and_name =
-                named.filter(|found| found.node.id() == node.id()).find_map(|found| found.parent_and_name);
-            return Ok(RestoredFile { parent_and_name, node });
+            return self.find_at_address(made);
         }
-        let mut why = "its file is gone";
+        let (mut why, mut failure) = (GONE, None);
         for path in &made.paths {
-            let Ok(Some(found)) = self.find_path(path) else { continue };
-            let Ok(stat) = found.node.stat() else { continue };
-            if stat.kind != NodeKind::Directory && stat.id.inode == made.inode && stat.born == made.born {
-                return Ok(found);
+            match self.find_named(path) {
+                Ok(Some((found, stat)))
+                    if stat.kind != NodeKind::Directory
+                        && stat.id.inode == made.inode
+                        && stat.born == made.born =>
+                {
+                    return Ok(found);
+                }
+                Ok(Some(_)) => why = "another file has its name",
+                Ok(None) | Err(RestoreFailure::Gone(_)) => {}
+                Err(RestoreFailure::Host(why)) => failure = Some(why),
             }
-            why = "another file has its name";
         }
-        Err(why)
+        // One of the paths may be that of the file.
+        Err(failure.map_or(RestoreFailure::Gone(why), RestoreFailure::Host))
+    }
+
+    /// The target of a path, and its properties.
+    fn find_named(&self, path: &[Name]) -> Result<Option<(RestoredFile, Stat)>, RestoreFailure> {
+        let of_host = |why| RestoreFailure::of(why, GONE);
+        let Some(found) = self.find_path(path).map_err(of_host)? else { return Ok(None) };
+        let stat = found.node.stat().map_err(Refusal::from).map_err(of_host)?;
+        Ok(Some((found, stat)))
+    }
+
+    /// The file at the recorded address of an open, with its name if it still has a recorded one.
+    fn find_at_address(&self, made: &OpenRecord) -> Result<RestoredFile, RestoreFailure> {
+        let found = self.with_room(|| Ok(self.volume().find(&made.address)?));
+        let node = found.map_err(|why| self.missing_at_address(why))?;
+        if node.kind() == NodeKind::Directory || node.id().inode != made.inode {
+            return Err(RestoreFailure::Gone("another file has its address"));
+        }
+        for path in &made.paths {
+            match self.find_path(path).map_err(|why| RestoreFailure::of(why, GONE)) {
+                Ok(Some(found)) if found.node.id() == node.id() => {
+                    return Ok(RestoredFile { parent_and_name: found.parent_and_name, node });
+                }
+                Ok(_) | Err(RestoreFailure::Gone(_)) => {}
+                // Without its name it could not be deleted with its last open.
+                Err(why) => return Err(why),
+            }
+        }
+        Ok(RestoredFile { parent_and_name: None, node })
+    }
+
+    /// Sorts the failure to find an address. A file system that is lost knows no address, and not its own
+    /// root either.
+    fn missing_at_address(&self, why: Refusal) -> RestoreFailure {
+        match why {
+            Refusal::Gone if self.root().node.stat().is_ok() => RestoreFailure::Gone(GONE),
+            why => RestoreFailure::of(why, GONE),
+        }
     }
 
     /// The target of an exact path, without following links.
@@ -458,8 +592,8 @@ impl FoundFiles {
     fn find(
         &mut self,
         made: &OpenRecord,
-        find: impl FnOnce() -> Result<RestoredFile, &'static str>,
-    ) -> Result<RestoredFile, &'static str> {
+        find: impl FnOnce() -> Result<RestoredFile, RestoreFailure>,
+    ) -> Result<RestoredFile, RestoreFailure> {
         let OpenRecord { address, paths, born, .. } = made;
         let is_same = |by: &SearchKey| by.address == *address && by.paths == *paths && by.born == *born;
         if let Some((_, known)) = self.0.iter().find(|(by, _)| is_same(by)) {
@@ -493,7 +627,7 @@ fn mark(
 }
 
 /// An identity without any right. It owns an open until the open is claimed.
-fn nobody(sid: volume::security::Sid) -> Arc<Identity> {
+fn nobody(sid: Sid) -> Arc<Identity> {
     Arc::new(Identity {
         name: String::new(),
         sid,

@@ -13,7 +13,7 @@ use crate::path::ParsedPath;
 pub(super) fn take_over(create: Create<'_>, request: &Request<'_>, target: &ParsedPath) -> Result<(), Stop> {
     let Some(instance) = create.contexts.instance else { return Ok(()) };
     let (session, server) = (create.session, &create.connection.server);
-    server.restore_instance(instance.id);
+    server.restore_instance(instance.id)?;
     let forced = Err(Stop::Fail(NtStatus::FILE_FORCED_CLOSED));
     for volatile in server.index.by_application(instance.id) {
         let Some(open) = server.opens.get(volatile).map(|open| open.share()) else { continue };

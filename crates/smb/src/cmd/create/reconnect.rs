@@ -30,7 +30,7 @@ pub(super) fn handle(create: Create<'_>, request: &mut Request<'_>, wanted: Reco
     // MS-SMB2 3.3.5.9.12
     let lasts = tree.is_continuously_available(contexts.capabilities);
     let by_guid = wanted.v2.filter(|v2| v2.persistent && lasts).map(|v2| v2.create_guid);
-    server.restore_expected(Some(wanted.file_id.persistent), by_guid);
+    server.restore_expected(Some(wanted.file_id.persistent), by_guid)?;
     let found = at(server, wanted.file_id.persistent).or_else(|| server.persistent_open(by_guid?));
     let found = found.ok_or(NOT_FOUND)?;
     let survival = found.survival.lock();

@@ -38,7 +38,7 @@ pub(super) fn begin(create: Create<'_>, request: &mut Request<'_>) -> Result<Rep
     }
     let Some(v2) = create.contexts.durability.request_v2 else { return Ok(ReplayCheck::New(None)) };
     let (session, server) = (create.session, &create.connection.server);
-    server.restore_expected(None, Some(v2.create_guid));
+    server.restore_expected(None, Some(v2.create_guid))?;
     let is_replay = request.header.flags().contains(Flags::REPLAY_OPERATION);
     let take_up = |request: &mut Request<'_>| match (is_replay, create.lasts) {
         // An Open that could not be recorded was opened as a durable one.

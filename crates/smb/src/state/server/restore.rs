@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use share::{CacheKey, Detached, Restored, UnrestoredOpen};
+use share::{CacheKey, Detached, Refusal, Restored, UnrestoredOpen};
 use smb_wire::create::Access;
-use smb_wire::{FileId, Guid};
+use smb_wire::{FileId, Guid, NtStatus};
 use wire::Now;
 
 use super::Server;
@@ -26,13 +26,24 @@ impl Server {
     }
 
     /// Has the expected Open with this durable id restored, and those with this CreateGuid.
-    pub(crate) fn restore_expected(&self, durable_id: Option<u64>, create: Option<Guid>) {
-        self.expected.restore(durable_id, create, None);
+    ///
+    /// # Errors
+    /// STATUS_FILE_NOT_AVAILABLE if the host fails to open the file. Clients ask again then. They would take
+    /// the handle for lost if it was said not to exist.
+    pub(crate) fn restore_expected(
+        &self,
+        durable_id: Option<u64>,
+        create: Option<Guid>,
+    ) -> Result<(), NtStatus> {
+        self.expected.restore(durable_id, create, None).map_err(|_| NtStatus::FILE_NOT_AVAILABLE)
     }
 
     /// Has the expected Opens of an application instance restored.
-    pub(crate) fn restore_instance(&self, instance: Guid) {
-        self.expected.restore(None, None, Some(instance));
+    ///
+    /// # Errors
+    /// The host's error.
+    pub(crate) fn restore_instance(&self, instance: Guid) -> Result<(), Refusal> {
+        self.expected.restore(None, None, Some(instance))
     }
 
     /// Restores an Open of a share. It waits for its client from now on. Returns whether that is possible. If

@@ -476,13 +476,18 @@ impl Client {
         let epoch = self.files[wish.file].epoch;
         let failed = scene.disk.failed;
         let mut answer = self.reconnect(wish, epoch, old);
-        // The client tries again if a failing disk refuses.
+        // The client tries again if a failing disk refuses, or says nothing about the handle.
         for _ in 0..MOST_TIMES {
-            if !disk::is_of_disk(answer.status()) {
+            let is_unknown = answer.status() == NtStatus::FILE_NOT_AVAILABLE;
+            if !is_unknown && !disk::is_of_disk(answer.status()) {
                 break;
             }
             scene.disk.see();
-            scene.disk.refused(failed, answer.status(), &wish);
+            if is_unknown {
+                assert!(scene.disk.failed.any_since(failed), "the disk did not fail: {wish:?}");
+            } else {
+                scene.disk.refused(failed, answer.status(), &wish);
+            }
             answer = self.reconnect(wish, epoch, old);
         }
         let handle = self.workers[at].handle.as_mut().expect("it is being taken up");

@@ -350,7 +350,7 @@ impl FileServer for AssembledServer {
         self.server.set_users(principals.users());
         let configs = shares.into_iter().map(|(config, ..)| config);
         self.server.set_shares(configs.filter(|config| is_offered_over_smb(plan, config)));
-        self.restoring.start(restoring);
+        self.restoring.start(&restoring);
         self.end_sessions_of_removed_users(&principals);
         Ok(())
     }

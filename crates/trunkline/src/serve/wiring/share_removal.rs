@@ -18,7 +18,18 @@ pub fn use_of(server: &smb::Server, nfs: &Servers, engines: &EnginesByPath, shar
 /// Disconnects all clients from a removed share, and releases its directory.
 pub fn disconnect(server: &smb::Server, nfs: &Servers, engines: &mut EnginesByPath, share: &str) {
     // An open that is restored later would outlive its share.
-    engines.values().filter(is(share)).for_each(|served| served.engine.restore_all());
+    for served in engines.values().filter(is(share)) {
+        if let Err(why) = served.engine.restore_all() {
+            let opens = served.engine.give_up_unrestored();
+            tracing::warn!(
+                share,
+                %why,
+                opens,
+                "the share is gone, so opens of files that could not be opened after the restart have ended; \
+                 a file that was to be deleted when it was closed may still be there"
+            );
+        }
+    }
     let now = net::now();
     let trees = server.disconnect_share(share, now);
     let opens: usize = nfs.list().iter().map(|(_, server)| server.end_export(share, now)).sum();

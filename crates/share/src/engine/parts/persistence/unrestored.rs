@@ -1,19 +1,25 @@
 //! The opens from before a restart that were not restored yet, by their files.
 //!
 //! A file's opens are restored together, by the thread that begins with the file. Others that need the file
-//! wait for that thread.
+//! wait for that thread. If the host fails to open the file, its opens come back to the table. Those who have
+//! waited fail with the same reason, and the next who needs the file tries again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use volume::Name;
 
 use super::ReclaimOwner;
-use crate::OpenRestorer;
 use crate::caching::grants::Holder;
 use crate::persistence::ledger::Ledger;
 use crate::ranked::{Condition, Mutex, Rank};
+use crate::{OpenRestorer, Refusal};
+
+/// The longest wait for another thread that restores the opens of a file. A store that stands still may keep
+/// that thread for ever.
+const MOST_WAIT: Duration = Duration::from_secs(20);
 
 /// The opens that were not restored yet.
 pub(crate) struct Unrestored {
@@ -24,6 +30,8 @@ pub(crate) struct Unrestored {
     table: Mutex<UnrestoredTable>,
     /// The opens of a file are restored.
     finished: Condition,
+    /// That files fail was logged.
+    pub told_failing: AtomicBool,
 }
 
 impl Default for Unrestored {
@@ -33,6 +41,7 @@ impl Default for Unrestored {
             opens: AtomicUsize::new(0),
             table: Mutex::of_default(Rank::Unrestored),
             finished: Condition::default(),
+            told_failing: AtomicBool::new(false),
         }
     }
 }
@@ -43,8 +52,10 @@ struct UnrestoredTable {
     files: BTreeMap<u64, UnrestoredFile>,
     by_open: HashMap<u64, u64>,
     by_holder: HashMap<Holder, u64>,
-    /// No thread of the background has begun with this file or a later one.
+    /// No thread of the background has begun with this file or a later one in this round.
     next: u64,
+    /// The number of files that the host failed to open at the last attempt.
+    failing: usize,
     restorer: Option<Arc<dyn OpenRestorer>>,
 }
 
@@ -57,9 +68,13 @@ struct UnrestoredFile {
     owners: Vec<ReclaimOwner>,
     paths: Vec<Vec<Name>>,
     is_under_way: bool,
+    /// The number of attempts that have failed, and the reason of the last one.
+    attempts: u64,
+    failure: Option<Refusal>,
 }
 
-/// The turn of a thread to restore the opens of a file. It ends when this is dropped.
+/// The turn of a thread to restore the opens of a file. It ends when this is dropped. The opens are restored
+/// then, or come back to the table if the turn has failed.
 pub(crate) struct FileTurn<'a> {
     unrestored: &'a Unrestored,
     inode: u64,
@@ -69,6 +84,7 @@ pub(crate) struct FileTurn<'a> {
     pub owners: Vec<ReclaimOwner>,
     /// Takes the restored opens over.
     pub restorer: Arc<dyn OpenRestorer>,
+    failure: Option<Refusal>,
 }
 
 impl UnrestoredTable {
@@ -77,7 +93,7 @@ impl UnrestoredTable {
         let file = self.files.get_mut(&inode)?;
         file.is_under_way = true;
         let (opens, owners) = (std::mem::take(&mut file.opens), std::mem::take(&mut file.owners));
-        Some(FileTurn { unrestored, inode, opens, owners, restorer })
+        Some(FileTurn { unrestored, inode, opens, owners, restorer, failure: None })
     }
 }
 
@@ -149,17 +165,45 @@ impl Unrestored {
         table.files.iter().filter(|(_, file)| is_below(file)).map(|(inode, _)| *inode).collect()
     }
 
-    /// Begins with a file. If another thread is at it, waits until it is done. None if nothing of the file is
-    /// left then. The caller holds no lock.
-    pub fn begin(&self, inode: u64) -> Option<FileTurn<'_>> {
-        let mut table = self.table.lock();
-        while table.files.get(&inode)?.is_under_way {
-            table.wait(&self.finished);
-        }
-        table.begin(self, inode)
+    /// The reason why the host last failed to open one of these files, if that was so.
+    pub fn failure_among(&self, files: &[u64]) -> Option<Refusal> {
+        let table = self.table.lock();
+        files.iter().find_map(|inode| table.files.get(inode)?.failure.clone())
     }
 
-    /// Begins with a file with which no thread has begun. None if there is none.
+    /// The reason why the host last failed to open any file; none if no file is left.
+    pub fn any_failure(&self) -> Option<Refusal> {
+        let table = self.table.lock();
+        let failure = table.files.values().find_map(|file| file.failure.clone());
+        if table.files.is_empty() { None } else { Some(failure.unwrap_or(Refusal::Io)) }
+    }
+
+    /// Whether the host failed to open a file at the last attempt.
+    pub fn is_failing(&self) -> bool {
+        self.table.lock().failing > 0
+    }
+
+    /// Begins with a file. If another thread is at it, waits until it is done. None if nothing of the file is
+    /// left then. The caller holds no lock.
+    ///
+    /// # Errors
+    /// The host's error, if the other thread met one; [`Refusal::Io`] if it is not done for long.
+    pub fn begin(&self, inode: u64) -> Result<Option<FileTurn<'_>>, Refusal> {
+        let mut table = self.table.lock();
+        let Some(attempts) = table.files.get(&inode).map(|file| file.attempts) else { return Ok(None) };
+        let is_busy = |table: &mut UnrestoredTable| {
+            table.files.get(&inode).is_some_and(|file| file.is_under_way && file.attempts == attempts)
+        };
+        if !table.wait_while(&self.finished, is_busy, MOST_WAIT) {
+            return Err(Refusal::Io);
+        }
+        match table.files.get(&inode) {
+            Some(file) if file.attempts != attempts => Err(file.failure.clone().unwrap_or(Refusal::Io)),
+            _ => Ok(table.begin(self, inode)),
+        }
+    }
+
+    /// Begins with a file with which no thread has begun in this round. None if there is none.
     pub fn begin_next(&self) -> Option<FileTurn<'_>> {
         let mut table = self.table.lock();
         let waiting = table.files.range(table.next..).find(|(_, file)| !file.is_under_way);
@@ -168,28 +212,72 @@ impl Unrestored {
         table.begin(self, inode)
     }
 
-    /// Waits until other threads have restored the opens of the files with which they have begun. The caller
-    /// holds no lock.
+    /// Begins another round over the files that are left.
+    pub fn begin_round(&self) {
+        self.table.lock().next = 0;
+    }
+
+    /// Waits until other threads are done with the files with which they have begun, but not for ever. The
+    /// caller holds no lock.
     pub fn await_others(&self) {
+        let is_any = |table: &mut UnrestoredTable| table.files.values().any(|file| file.is_under_way);
+        let _in_time = self.table.lock().wait_while(&self.finished, is_any, MOST_WAIT);
+    }
+
+    /// Takes out all files with which no thread has begun. Returns the ids of their opens, and the owners.
+    pub fn give_up(&self) -> (Vec<u64>, Vec<ReclaimOwner>) {
         let mut table = self.table.lock();
-        while table.files.values().any(|file| file.is_under_way) {
-            table.wait(&self.finished);
+        let left = table.files.extract_if(.., |_, file| !file.is_under_way).map(|(_, file)| file);
+        let (mut opens, mut owners, mut failing) = (Vec::new(), Vec::new(), 0);
+        for file in left {
+            opens.extend(file.opens);
+            owners.extend(file.owners);
+            failing += usize::from(file.failure.is_some());
         }
+        table.failing -= failing;
+        let emptied = self.count(&mut table, opens.len());
+        drop(table);
+        drop(emptied);
+        (opens, owners)
+    }
+
+    /// Counts opens that have left the table. An empty table is returned. Its drop may do work, so it happens
+    /// after the lock is released.
+    fn count(&self, table: &mut UnrestoredTable, opens: usize) -> Option<UnrestoredTable> {
+        self.opens.fetch_sub(opens, Ordering::Relaxed);
+        self.left.store(table.files.len(), Ordering::Release);
+        table.files.is_empty().then(|| std::mem::take(table))
+    }
+}
+
+impl FileTurn<'_> {
+    /// Ends the turn without success. The opens come back to the table.
+    pub fn fail(mut self, why: Refusal) {
+        self.failure = Some(why);
     }
 }
 
 impl Drop for FileTurn<'_> {
     fn drop(&mut self) {
-        let _dropped;
         let mut table = self.unrestored.table.lock();
-        table.files.remove(&self.inode);
-        self.unrestored.opens.fetch_sub(self.opens.len(), Ordering::Relaxed);
-        self.unrestored.left.store(table.files.len(), Ordering::Release);
-        if table.files.is_empty() {
-            // Its drop may do work, so it happens after the lock is released.
-            _dropped = std::mem::take(&mut *table);
+        let mut emptied = None;
+        match (self.failure.take(), table.files.get_mut(&self.inode)) {
+            (Some(why), Some(file)) => {
+                (file.opens, file.owners) =
+                    (std::mem::take(&mut self.opens), std::mem::take(&mut self.owners));
+                file.is_under_way = false;
+                file.attempts += 1;
+                let is_new = file.failure.replace(why).is_none();
+                table.failing += usize::from(is_new);
+            }
+            _ => {
+                let file = table.files.remove(&self.inode);
+                table.failing -= usize::from(file.is_some_and(|file| file.failure.is_some()));
+                emptied = self.unrestored.count(&mut table, self.opens.len());
+            }
         }
         drop(table);
+        drop(emptied);
         self.unrestored.finished.notify_all();
     }
 }
