@@ -22,6 +22,7 @@ mod client;
 mod clock;
 mod faults;
 mod process;
+mod queue;
 mod storage;
 mod store;
 mod world;

@@ -3,8 +3,7 @@
 //! Everything that happens is a [`WorldEvent`] at its time. [`World::run`] takes one after the other. The
 //! true time is that of an outside observer. No node knows it.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashSet};
+use std::collections::HashSet;
 use std::time::Duration;
 
 use tenure::{BootTime, Times};
@@ -15,6 +14,7 @@ use crate::client::{ClientEvent, SimulatedClient};
 use crate::clock::{MILLI, NodeClock, SECOND, TrueTime, nanos};
 use crate::faults::FaultTurn;
 use crate::process::{Process, ProcessEvent};
+use crate::queue::EventQueue;
 use crate::storage::FileJournal;
 use crate::store::{StoreCall, StoreEntry};
 
@@ -205,33 +205,6 @@ pub struct CallUnderWay {
     pub call: StoreCall,
 }
 
-#[derive(Debug)]
-struct QueuedEvent {
-    at: TrueTime,
-    number: u64,
-    event: WorldEvent,
-}
-
-impl PartialEq for QueuedEvent {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.number) == (other.at, other.number)
-    }
-}
-
-impl Eq for QueuedEvent {}
-
-impl PartialOrd for QueuedEvent {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for QueuedEvent {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.number).cmp(&(other.at, other.number))
-    }
-}
-
 /// The cluster.
 #[derive(Debug)]
 pub struct World {
@@ -251,8 +224,7 @@ pub struct World {
     pub calm_at: TrueTime,
     /// Clocks of paused nodes stand still.
     pub clocks_stand_still: bool,
-    queue: BinaryHeap<Reverse<QueuedEvent>>,
-    queued: u64,
+    queue: EventQueue<WorldEvent>,
     numbers: u64,
 }
 
@@ -287,8 +259,7 @@ impl World {
             checks: Checks::default(),
             calm_at: 0,
             clocks_stand_still: false,
-            queue: BinaryHeap::new(),
-            queued: 0,
+            queue: EventQueue::default(),
             numbers: 0,
         };
         world.calm_at = (shape.seconds * SECOND).saturating_sub(world.bound() + SECOND);
@@ -370,9 +341,7 @@ impl World {
     }
 
     pub fn push(&mut self, at: TrueTime, event: WorldEvent) {
-        self.queued += 1;
-        let number = self.queued;
-        self.queue.push(Reverse(QueuedEvent { at: at.max(self.now), number, event }));
+        self.queue.push(at.max(self.now), event);
     }
 
     /// A number that nobody else has.
@@ -471,7 +440,7 @@ impl World {
     /// Runs the world to its end, or to its first breach.
     pub fn run(&mut self) {
         let end = self.shape.seconds * SECOND;
-        while let Some(Reverse(QueuedEvent { at, event, .. })) = self.queue.pop() {
+        while let Some((at, event)) = self.queue.pop() {
             if at >= end || !self.checks.breaches.is_empty() {
                 break;
             }
