@@ -19,6 +19,15 @@ fn guid(number: u64) -> Guid {
     Guid((u128::from(number) + 1).to_le_bytes())
 }
 
+/// Asks for a persistent handle.
+fn persistent(number: u64) -> RequestContext<'static> {
+    RequestContext::DurableHandleRequestV2 {
+        timeout: 0,
+        flags: DurableFlags::PERSISTENT,
+        create_guid: guid(number),
+    }
+}
+
 fn create(client: &mut Peer, name: &str, asked: &[RequestContext<'static>]) -> ReceivedMessage {
     let contexts = Contexts::Requests(asked);
     let share = ShareAccess::READ | ShareAccess::WRITE | ShareAccess::DELETE;
@@ -42,8 +51,7 @@ fn ten_thousand_handles_do_not_delay_the_first_answer() {
     let mut client = world.client();
     let mut ids = Vec::new();
     for number in 0..HANDLES {
-        let flags = DurableFlags::PERSISTENT;
-        let asked = RequestContext::DurableHandleRequestV2 { timeout: 0, flags, create_guid: guid(number) };
+        let asked = persistent(number);
         let id = create(&mut client, &format!("f{number}"), &[asked]).file_id();
         if number % 10 == 0 {
             assert_eq!(lock(&mut client, id), NtStatus::SUCCESS);
@@ -84,17 +92,12 @@ fn ten_thousand_handles_do_not_delay_the_first_answer() {
 fn a_replay_and_a_second_create_with_its_guid_find_a_handle_that_is_not_restored() {
     let mut store = Store::new();
     let world = store.serve();
-    let asked = |number| RequestContext::DurableHandleRequestV2 {
-        timeout: 0,
-        flags: DurableFlags::PERSISTENT,
-        create_guid: guid(number),
-    };
-    create(&mut world.client(), "f", &[asked(1)]);
+    create(&mut world.client(), "f", &[persistent(1)]);
     let world = store.serve();
     let mut client = world.client();
-    let again = create(&mut client, "another", &[asked(1)]);
+    let again = create(&mut client, "another", &[persistent(1)]);
     assert_eq!(again.status(), NtStatus::DUPLICATE_OBJECTID, "its client has an open with this CreateGuid");
-    assert_eq!(create(&mut client, "another", &[asked(2)]).status(), NtStatus::SUCCESS);
+    assert_eq!(create(&mut client, "another", &[persistent(2)]).status(), NtStatus::SUCCESS);
 }
 
 // MS-SMB2 3.3.5.9.10, 3.3.5.9.12
@@ -103,13 +106,9 @@ fn a_handle_whose_file_the_disk_fails_to_open_waits_for_its_client() {
     const APPLICATION: Guid = Guid([9; 16]);
     let mut store = Store::new();
     let world = store.serve();
-    let asked = |number| RequestContext::DurableHandleRequestV2 {
-        timeout: 0,
-        flags: DurableFlags::PERSISTENT,
-        create_guid: guid(number),
-    };
     let mut client = world.client();
-    let file_id = create(&mut client, "f", &[asked(1), RequestContext::AppInstanceId(APPLICATION)]).file_id();
+    let file_id =
+        create(&mut client, "f", &[persistent(1), RequestContext::AppInstanceId(APPLICATION)]).file_id();
     assert_eq!(lock(&mut client, file_id), NtStatus::SUCCESS);
     let (world, plan) = store.serve_faulty();
     let (mut client, mut other) = (world.client(), world.dial(&Dial::elsewhere()));
@@ -121,10 +120,10 @@ fn a_handle_whose_file_the_disk_fails_to_open_waits_for_its_client() {
     plan.always(VolumeCall::OpenAgain, Some(Failure::Io));
     for _ in 0..3 {
         assert_eq!(back(&mut client), NtStatus::FILE_NOT_AVAILABLE);
-        let again = create(&mut client, "f", &[asked(1)]);
+        let again = create(&mut client, "f", &[persistent(1)]);
         assert_eq!(again.status(), NtStatus::FILE_NOT_AVAILABLE, "nobody knows what it made");
         assert_eq!(create(&mut other, "f", &[]).status(), NtStatus::IO_DEVICE_ERROR);
-        let takes_over = [asked(7), RequestContext::AppInstanceId(APPLICATION)];
+        let takes_over = [persistent(7), RequestContext::AppInstanceId(APPLICATION)];
         assert_eq!(create(&mut other, "g", &takes_over).status(), NtStatus::IO_DEVICE_ERROR);
     }
     assert_eq!(create(&mut other, "another", &[]).status(), NtStatus::SUCCESS);

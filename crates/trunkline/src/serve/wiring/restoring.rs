@@ -210,7 +210,7 @@ impl RestoringThreads {
 mod tests {
     use super::*;
 
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Receiver, channel};
 
     use smb_wire::create_context::{Contexts, DurableFlags, RequestContext};
     use testkit::smb::client::OpenFile;
@@ -232,6 +232,16 @@ mod tests {
         (world, plan)
     }
 
+    /// Tells of each call of the disk.
+    fn watch(plan: &FaultPlan) -> Receiver<()> {
+        let (calls, called) = channel();
+        let calls = Mutex::new(calls);
+        plan.slow_down(move || {
+            let _sent = held(&calls).send(());
+        });
+        called
+    }
+
     fn running(restoring: &Restoring) -> usize {
         held(&restoring.0.state).running
     }
@@ -239,11 +249,7 @@ mod tests {
     #[test]
     fn a_file_that_the_disk_fails_to_open_is_tried_again_after_a_pause() {
         let (world, plan) = failing();
-        let (calls, called) = channel();
-        let calls = Mutex::new(calls);
-        plan.slow_down(move || {
-            let _sent = held(&calls).send(());
-        });
+        let called = watch(&plan);
         let (restoring, begun) = (Restoring::default(), Instant::now());
         restoring.start(&[Arc::clone(&world.engine)]);
         (0..3).for_each(|_| called.recv_timeout(ENOUGH).expect("the file is tried again"));
@@ -259,11 +265,7 @@ mod tests {
     #[test]
     fn the_server_stops_while_the_disk_fails() {
         let (world, plan) = failing();
-        let (calls, called) = channel();
-        let calls = Mutex::new(calls);
-        plan.slow_down(move || {
-            let _sent = held(&calls).send(());
-        });
+        let called = watch(&plan);
         let restoring = Restoring::default();
         restoring.start(&[Arc::clone(&world.engine)]);
         called.recv_timeout(ENOUGH).expect("the file is tried");
