@@ -365,7 +365,7 @@ def main() -> None:
         results.append(result)
         shown = result.get("says") or f"named {result['named']} ({', '.join(result['kinds']) or 'nothing'}), {result['took_s']:.1f} s"
         print(f"{result['result']:5} {result['name']}: expected {result['expected']}; {shown}", flush=True)
-        tally.add(result["result"], name, f"expected {layer}; {shown}")
+        tally.add(result["result"], name, "; ".join([f"expected {layer}", shown, *result.get("basis", [])[:1]]))
         if result["result"] == "fail":
             print("".join(f"        {line}\n" for line in result.get("basis", [])), end="", flush=True)
         if arguments.out:

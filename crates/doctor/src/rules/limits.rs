@@ -4,7 +4,7 @@ use admin::workload::ThrottledCounts;
 
 use super::connections::knee;
 use super::path::{by_server, has_free_path};
-use super::{has_queue, rtt, short, shown, single, waited};
+use super::{had_time, has_queue, rtt, short, shown, single, waited};
 use crate::finding::{ChangeLocation, Finding, Layer};
 use crate::measurements::{Cause, Data, NameWork, Run, RunKind, TargetMeasurements};
 
@@ -296,11 +296,12 @@ fn throughput(measurements: &TargetMeasurements, data: &Data) -> Option<Finding>
             return None;
         }
         let flat = best.per_s < one.per_s * 1.15;
-        let rates = data.runs.iter().filter(|run| run.work == work && run.connections != one.connections);
-        let count = rates.clone().count();
-        let even = count > 1 && rates.into_iter().all(|run| (run.per_s - one.per_s).abs() < 0.03 * one.per_s);
+        let others = || data.runs.iter().filter(|run| run.work == work && run.connections != one.connections);
+        let even =
+            others().count() > 1 && others().all(|run| (run.per_s - one.per_s).abs() < 0.03 * one.per_s);
         let is_even = even && one.own_processors < 0.5 && has_free_path(measurements, one);
-        let held = by_server(measurements, one) || is_even;
+        // More connections cannot gain on a host that they fill.
+        let held = by_server(measurements, one) && others().any(had_time) || is_even;
         let waits = waited(measurements, best);
         (flat && waits && one.mib_s < LITTLE && held && one.operations > 5).then_some((one, best))
     };

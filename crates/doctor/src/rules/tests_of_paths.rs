@@ -145,3 +145,19 @@ fn a_short_queue_that_two_signs_show_is_not_a_limit_of_the_server() {
         assert_eq!(limit.is_some(), is_limit, "{segments_ms} {connects_ms}: {found:#?}");
     }
 }
+
+#[test]
+fn rates_that_stop_on_a_host_that_more_connections_fill_are_not_a_limit_of_the_server() {
+    let near_full = Situation { rtt_ms: 5.0, single: 385.0, best: 440.0, got: 4, separate: false };
+    for (idle_of_several, is_limit) in [(0.12, false), (0.4, true)] {
+        let mut target = situation(near_full);
+        under_load(&mut target, near_full.rtt_ms + 3.0);
+        for run in runs(&mut target) {
+            run.median_ms = run.median_ms.max(14.0);
+            run.idle = if run.connections > 1 { idle_of_several } else { 0.3 };
+        }
+        let found = findings(&target);
+        let limit = found.iter().find(|it| it.kind == "throughput_limit");
+        assert_eq!(limit.is_some(), is_limit, "{idle_of_several}: {found:#?}");
+    }
+}
