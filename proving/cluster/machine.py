@@ -15,6 +15,7 @@ from typing import Self
 
 from proving.cluster import listener_store, network
 from proving.cluster.daemon import NotUp, last_lines, offspring, wait_until
+from proving.harness import clock
 
 # The first process ignores the ends of its children, so that none of them stays as a zombie.
 _INIT = """
@@ -22,7 +23,6 @@ trap '' CHLD
 hostname "$1" && mount --bind "$2" /proc/sys/kernel/random/boot_id && mount --bind "$3" "$3" && mount --make-shared "$3" && echo up || exit
 exec sleep infinity
 """
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 BOOT_WITHIN_S = 60
 # The machine's file systems are unmounted by then.
 END_WITHIN_S = 180
@@ -79,7 +79,7 @@ class Machine:
     def sees_clock(self) -> list[str]:
         """Return the variables of the environment by which a program sees this machine's clock. Time that is measured
         stays as it is."""
-        return ["LD_PRELOAD=" + FAKETIME, f"FAKETIME_TIMESTAMP_FILE={self._clock}", "FAKETIME_DONT_FAKE_MONOTONIC=1", "FAKETIME_CACHE_DURATION=1"]
+        return [f"{name}={value}" for name, value in clock.read_from(str(self._clock)).items()]
 
     def mounted(self) -> str:
         """Return the kind of file system at its directory of the store, or nothing."""

@@ -24,6 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from proving.harness import clock
 from proving.harness import server as servers
 from proving.harness.tally import CaseFailed, Tally, skip_whole_suite
 from proving.kerberos import realm as realms
@@ -170,9 +171,9 @@ class Suite:
         self.case("copy: a principal that is not in the keytab", lambda: self.copy_refused("klist -k", *stranger))
         self.case("copy: a KDC that is not there", self.without_kdc)
         self.realm.run(["kvno", f"cifs/{HOST}"], **self.ticket)
-        for clock in ("+600", "-600"):
-            late = {**self.ticket, "LD_PRELOAD": f"{NAME_WRAPPER}:{FAKETIME}", "FAKETIME": clock, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-            self.case(f"doctor: a clock that is off by {clock} s", partial(self.named_reason, "timedatectl", ticket=late))
+        for offset in ("+600", "-600"):
+            late = {**self.ticket, **clock.off_by(offset, NAME_WRAPPER)}
+            self.case(f"doctor: a clock that is off by {offset} s", partial(self.named_reason, "timedatectl", ticket=late))
         # The loader takes the first file with the library's name, and this one is no library.
         (self.directory / "no-library").mkdir()
         (self.directory / "no-library" / "libgssapi_krb5.so.2").touch()
@@ -200,15 +201,12 @@ class Suite:
         self.named_reason("kinit", ticket=ended)
 
 
-FAKETIME = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--server", choices=servers.KINDS, action="append")
     arguments = parser.parse_args()
     servers.clean_up_when_told_to_end()
-    lacking = realms.missing() + [program for program in ("faketime",) if not shutil.which(program)]
+    lacking = realms.missing() + ([] if Path(clock.LIBRARY).exists() else ["faketime"])
     if lacking:
         skip_whole_suite(SUITE, f"{', '.join(lacking)} missing: run scripts/foreign")
     tally = Tally(SUITE)
