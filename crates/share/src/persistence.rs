@@ -53,10 +53,23 @@ pub struct UnrestoredOpen {
     pub note: Vec<u8>,
 }
 
+/// The reason why there is no identity for a recorded user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserFailure {
+    /// There is no such user any more, or none that may log on.
+    Gone,
+    /// The directory that has the user does not answer now.
+    Unreachable,
+}
+
 /// Takes opens over when they are restored.
 pub trait OpenRestorer: Send + Sync {
-    /// The identity of a recorded user; none if there is no such user any more.
-    fn user(&self, sid: &Sid) -> Option<Arc<Identity>>;
+    /// The identity of a recorded user.
+    ///
+    /// # Errors
+    /// [`UserFailure`]. The opens of a user that is gone end. Those of a user whose directory does not answer
+    /// are kept: the client that claims them has to authenticate.
+    fn user(&self, sid: &Sid) -> Result<Arc<Identity>, UserFailure>;
 
     /// Takes an open over, which is to be detached ([`Share::detach_restored`]) or closed. Until this
     /// returns, other requests for its file wait. This may be called by any thread that needs the file.

@@ -14,7 +14,7 @@ use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
 use nfs_wire::types::*;
 use nfs_wire::xdr::List;
-use share::{OpenRestorer, Restored};
+use share::{OpenRestorer, Restored, UserFailure};
 use volume::Volume;
 use volume::faulty::{FaultPlan, FaultyVolume};
 use volume::journal::MemoryJournal;
@@ -240,8 +240,8 @@ struct TestRestorer {
 }
 
 impl OpenRestorer for TestRestorer {
-    fn user(&self, _sid: &Sid) -> Option<Arc<share::Identity>> {
-        None
+    fn user(&self, _sid: &Sid) -> Result<Arc<share::Identity>, UserFailure> {
+        Err(UserFailure::Gone)
     }
 
     fn take(&self, restored: Restored) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
-use share::{Identity, OpenRestorer, Restored, Share, Unreadable};
+use share::{Identity, OpenRestorer, Restored, Share, Unreadable, UserFailure};
 use volume::journal::Journal;
 use volume::security::Sid;
 use wire::Now;
@@ -22,8 +22,8 @@ struct Collector {
 }
 
 impl OpenRestorer for Collector {
-    fn user(&self, sid: &Sid) -> Option<Arc<Identity>> {
-        (self.who)(sid)
+    fn user(&self, sid: &Sid) -> Result<Arc<Identity>, UserFailure> {
+        (self.who)(sid).ok_or(UserFailure::Gone)
     }
 
     fn take(&self, restored: Restored) {

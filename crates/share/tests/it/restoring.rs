@@ -9,11 +9,12 @@ use crate::kept_opens::keep_opens;
 use share::{
     Caching, CallResult, Config, Deny, Detached, Disposition, Identity, LockOwner, LockRule, LossListener,
     Open, OpenRestorer, Options, RangeKind, RangeRequest, Refusal, Restored, Share, UnrestoredOpen,
+    UserFailure,
 };
 use volume::faulty::{FaultPlan, FaultyVolume, PlannedFault, VolumeCall};
 use volume::journal::MemoryJournal;
 use volume::memory::MemoryVolume;
-use volume::security::Sid;
+use volume::security::{Rights, Sid};
 use volume::{Failure, Volume};
 use wire::Now;
 
@@ -31,12 +32,17 @@ struct TestTaker {
     share: Arc<Share>,
     /// The seconds since the restart.
     seconds: AtomicU64,
+    /// Whether the directory of the users does not answer.
+    is_directory_down: AtomicBool,
     taken: Mutex<Vec<Arc<Open>>>,
 }
 
 impl OpenRestorer for TestTaker {
-    fn user(&self, sid: &Sid) -> Option<Arc<Identity>> {
-        Some(user(1001)).filter(|user| user.sid == *sid)
+    fn user(&self, sid: &Sid) -> Result<Arc<Identity>, UserFailure> {
+        if self.is_directory_down.load(Ordering::Relaxed) {
+            return Err(UserFailure::Unreachable);
+        }
+        Some(user(1001)).filter(|user| user.sid == *sid).ok_or(UserFailure::Gone)
     }
 
     fn take(&self, Restored { open, .. }: Restored) {
@@ -85,6 +91,7 @@ impl RecordingShare {
         let taker = Arc::new(TestTaker {
             share: Arc::clone(&share),
             seconds: AtomicU64::new(0),
+            is_directory_down: AtomicBool::new(false),
             taken: Mutex::default(),
         });
         share.restore_for(Arc::clone(&taker) as Arc<dyn OpenRestorer>);
@@ -249,6 +256,21 @@ fn a_client_that_was_back_before_its_open_was_restored_has_its_time_to_ask_for_i
     }
     after.world.share.tick(at(23));
     assert_eq!(after.world.share.open_count(), 0, "its client did not ask for it for more than 10 s");
+}
+
+#[test]
+fn the_opens_of_a_user_whose_directory_does_not_answer_are_kept_for_the_claim() {
+    let before = RecordingShare::new();
+    let one = before.world.client(1);
+    before.record(&one.make("f"));
+    let after = before.restart();
+    after.taker.is_directory_down.store(true, Ordering::Relaxed);
+    after.restore_all();
+    let open = Arc::clone(&after.taker.taken.lock().unwrap()[0]);
+    assert_eq!((open.identity().sid, open.identity().limit), (one.identity.sid, Rights::empty()));
+    let back = after.world.client(1);
+    back.caller(true, at(1), |caller| back.share.reclaim(&open, caller)).unwrap();
+    assert_eq!(open.identity().uid, back.identity.uid);
 }
 
 #[test]

@@ -53,9 +53,23 @@ impl Connection {
             }
             _ => {
                 self.tree(request)?;
+                self.log_unknown_open(request.header.command(), id);
                 Err(Stop::Fail(NtStatus::FILE_CLOSED))
             }
         }
+    }
+
+    /// Logs an id that no Open of the session has. A client that uses the volatile id from before it opened a
+    /// durable handle again sees its Open as closed, although the handle has `now` another volatile id.
+    fn log_unknown_open(&self, command: SmbCommand, id: FileId) {
+        let now = self.server.index.by_durable_id(id.persistent);
+        tracing::debug!(
+            ?command,
+            persistent = id.persistent,
+            volatile = id.volatile,
+            ?now,
+            "no open has this id"
+        );
     }
 
     /// Sets the share that a request is counted for.

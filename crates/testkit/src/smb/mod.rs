@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use auth::NtHash;
-use share::{Identity, OpenRestorer, Restored, Share};
+use share::{Identity, OpenRestorer, Restored, Share, UserFailure};
 use smb::{Access, Encryption, Server, ServerConfig, ShareConfig, Signing, TargetRule, UserConfig};
 use smb_wire::Guid;
 use smb_wire::negotiate::Dialect;
@@ -249,10 +249,10 @@ struct TestRestorer {
 }
 
 impl OpenRestorer for TestRestorer {
-    fn user(&self, sid: &Sid) -> Option<Arc<Identity>> {
+    fn user(&self, sid: &Sid) -> Result<Arc<Identity>, UserFailure> {
         let users = self.server.users();
         let user = users.iter().find(|user| user.identity.sid == *sid);
-        user.map(|user| Arc::clone(&user.identity))
+        user.map(|user| Arc::clone(&user.identity)).ok_or(UserFailure::Gone)
     }
 
     fn take(&self, restored: Restored) {

@@ -35,7 +35,9 @@ use crate::open::{AuditedUse, OpenParty};
 use crate::persistence::ledger::Ledger;
 use crate::persistence::record::{JournalRecord, OpenRecord, RecordedRight, RemovalMark};
 use crate::ranked::{Mutex, Rank, RwLock};
-use crate::{Deny, Identity, Open, OpenRestorer, Options, Refusal, Restored, Unreadable, UnrestoredOpen};
+use crate::{
+    Deny, Identity, Open, OpenRestorer, Options, Refusal, Restored, Unreadable, UnrestoredOpen, UserFailure,
+};
 
 /// The host's user and group that own nothing.
 const NOBODY: u32 = 65_534;
@@ -408,10 +410,14 @@ impl Share {
     ) -> Result<(ReopenedFile<'_>, Arc<Identity>), RestoreFailure> {
         let reopened = self.reopen(made, files)?;
         // The client that claims it will authenticate.
-        let identity =
-            if made.address.is_empty() { restorer.user(&made.user) } else { Some(nobody(made.user)) };
-        let identity = identity.ok_or(RestoreFailure::Gone("there is no such user any more"))?;
-        Ok((reopened, identity))
+        if !made.address.is_empty() {
+            return Ok((reopened, nobody(made.user)));
+        }
+        match restorer.user(&made.user) {
+            Ok(identity) => Ok((reopened, identity)),
+            Err(UserFailure::Unreachable) => Ok((reopened, nobody(made.user))),
+            Err(UserFailure::Gone) => Err(RestoreFailure::Gone("there is no such user any more")),
+        }
     }
 
     /// Finds and opens the file of an open.

@@ -12,7 +12,7 @@ use ::identity::{
 };
 use ::kerberos::pac::{LocalDomains, NoLogon, Pac};
 use auth::{DomainAccount, KerberosTicket};
-use share::Identity;
+use share::{Identity, UserFailure};
 use smb::{HostNames, PrincipalRefusal, UserConfig};
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
@@ -137,12 +137,17 @@ impl DomainIds {
 
     /// The identity of a user of the domain who is not logged on now, such as one whose opens were restored.
     /// Waits for the directory.
-    pub fn restored(&self, sid: &Sid) -> Option<Arc<Identity>> {
-        self.domains().of_sid(sid)?;
-        let user = self.resolver.user(&AccountKey::Sid(*sid));
-        let user = user.inspect_err(|why| tracing::warn!(%sid, "opens of a user are closed: {why}"));
-        let user = user.ok().flatten().filter(|user| user.enabled)?;
-        Some(Arc::new(identity_of(&user, user.nt_name(), host::own().0 == 0)))
+    ///
+    /// # Errors
+    /// [`UserFailure`].
+    pub fn restored(&self, sid: &Sid) -> Result<Arc<Identity>, UserFailure> {
+        self.domains().of_sid(sid).ok_or(UserFailure::Gone)?;
+        let user = self.resolver.user(&AccountKey::Sid(*sid)).map_err(|why| {
+            tracing::warn!(%sid, "opens are kept for their user, whom the directory cannot confirm: {why}");
+            UserFailure::Unreachable
+        })?;
+        let user = user.filter(|user| user.enabled).ok_or(UserFailure::Gone)?;
+        Ok(Arc::new(identity_of(&user, user.nt_name(), host::own().0 == 0)))
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ::identity::mapping::IdKind;
-use share::Identity;
 use share::engine::{AccountDomain, AccountKind, AccountMapping, AccountName, AccountQuery};
+use share::{Identity, UserFailure};
 use volume::Actor;
 use volume::security::{Rights, Sid, well_known};
 
@@ -96,10 +96,14 @@ impl IdentityMap {
 
     /// The identity of a user whose opens are restored, if the user may still log on. Waits for the directory
     /// if it is none of this server.
-    pub fn restored(&self, sid: &Sid) -> Option<Arc<Identity>> {
+    ///
+    /// # Errors
+    /// [`UserFailure`].
+    pub fn restored(&self, sid: &Sid) -> Result<Arc<Identity>, UserFailure> {
         match self.users.iter().find(|user| user.identity.sid == *sid) {
-            Some(user) => user.restriction.is_none().then(|| Arc::clone(&user.identity)),
-            None => self.domain_ids.as_ref()?.restored(sid),
+            Some(user) if user.restriction.is_some() => Err(UserFailure::Gone),
+            Some(user) => Ok(Arc::clone(&user.identity)),
+            None => self.domain_ids.as_ref().ok_or(UserFailure::Gone)?.restored(sid),
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use share::{Identity, OpenRestorer, Restored, UnrestoredOpen};
+use share::{Identity, OpenRestorer, Restored, UnrestoredOpen, UserFailure};
 use volume::security::Sid;
 use wire::Now;
 
@@ -77,9 +77,9 @@ impl ShareRestorer {
 }
 
 impl OpenRestorer for ShareRestorer {
-    fn user(&self, sid: &Sid) -> Option<Arc<Identity>> {
+    fn user(&self, sid: &Sid) -> Result<Arc<Identity>, UserFailure> {
         let identity = self.principals.restored(sid)?;
-        Some(super::homes::at_home(&self.share, &identity))
+        Ok(super::homes::at_home(&self.share, &identity))
     }
 
     fn take(&self, restored: Restored) {
