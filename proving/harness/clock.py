@@ -3,12 +3,22 @@
 The wrapper `faketime` is not used: it ends when a process with its number left a semaphore in /dev/shm, and a killed one does.
 """
 
+from pathlib import Path
+
 LIBRARY = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1"
 _ONLY_TIME_OF_DAY = {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}
 
 
+def missing() -> list[str]:
+    """Return Debian's package of the library, if the host lacks it."""
+    return [] if Path(LIBRARY).exists() else ["faketime"]
+
+
 def off_by(offset: str, preloaded: str = "") -> dict[str, str]:
-    """Return the variables by which a program's clock is off, such as by `+10m`. `preloaded` is another library for it."""
+    """Return the variables by which a program's clock is off, such as by `+10m`: none without an offset. `preloaded` is
+    another library for the program."""
+    if not offset:
+        return {}
     return {"LD_PRELOAD": f"{preloaded}:{LIBRARY}".lstrip(":"), "FAKETIME": offset, **_ONLY_TIME_OF_DAY}
 
 

@@ -206,7 +206,7 @@ def main() -> int:
     parser.add_argument("--server", choices=servers.KINDS, action="append")
     arguments = parser.parse_args()
     servers.clean_up_when_told_to_end()
-    lacking = realms.missing() + ([] if Path(clock.LIBRARY).exists() else ["faketime"])
+    lacking = realms.missing() + clock.missing()
     if lacking:
         skip_whole_suite(SUITE, f"{', '.join(lacking)} missing: run scripts/foreign")
     tally = Tally(SUITE)

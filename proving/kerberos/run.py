@@ -24,8 +24,8 @@ from typing import Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from proving.harness import clock as clocks
 from proving.harness import server as servers
-from proving.harness.clock import LIBRARY, off_by
 from proving.harness.tally import CaseFailed, Tally, skip_whole_suite
 from proving.kerberos import realm as realms
 from proving.kerberos.network import end_process
@@ -68,7 +68,7 @@ class Server:
             f'{"".join(self._share(directory / share) for share in shares)}')
         with self._log.open("wb") as log:
             self._process = subprocess.Popen([servers.program(), "serve", "--config", str(config)], stdout=log, stderr=log,
-                                             stdin=subprocess.DEVNULL, env={**self._environment, **off_by(clock)} if clock else self._environment)
+                                             stdin=subprocess.DEVNULL, env={**self._environment, **clocks.off_by(clock)})
         self._wait()
 
     @staticmethod
@@ -115,8 +115,7 @@ class Server:
 def smbclient(port: int, ticket: dict[str, str], *options: str, host: str = HOST, clock: str = "") -> subprocess.CompletedProcess[str]:
     """Write and read a file with smbclient, whose clock may be off."""
     command = ["smbclient", f"//{host}/files", "-I", "127.0.0.1", "-p", str(port), *options, "-c", "put /etc/passwd copy; get copy -"]
-    late = off_by(clock) if clock else {}
-    return subprocess.run(command, env={**os.environ, **ticket, **late}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+    return subprocess.run(command, env={**os.environ, **ticket, **clocks.off_by(clock)}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
                           check=False)
 
 
@@ -347,8 +346,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=31)
     parser.add_argument("--only-tokens", action="store_true")
     arguments = parser.parse_args()
-    lacking = realms.missing() + [program for program in ("smbclient", "smbtorture") if not shutil.which(program)]
-    lacking += [] if Path(LIBRARY).exists() else ["faketime"]
+    lacking = realms.missing() + clocks.missing() + [program for program in ("smbclient", "smbtorture") if not shutil.which(program)]
     if subprocess.run([PYTHON, "-c", "import gssapi"], capture_output=True, check=False).returncode:
         lacking.append("python3-gssapi")
     if lacking:

@@ -62,12 +62,11 @@ impl Connection {
     /// Logs an id that no Open of the session has. A client that uses the volatile id from before it opened a
     /// durable handle again sees its Open as closed, although the handle has `now` another volatile id.
     fn log_unknown_open(&self, command: SmbCommand, id: FileId) {
-        let now = self.server.index.by_durable_id(id.persistent);
         tracing::debug!(
             ?command,
             persistent = id.persistent,
             volatile = id.volatile,
-            ?now,
+            now = ?self.server.index.by_durable_id(id.persistent),
             "no open has this id"
         );
     }
