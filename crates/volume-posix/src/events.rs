@@ -4,57 +4,71 @@
 //! Each watched directory has a mark of its own, even for a privileged process. A mark on the whole file
 //! system would deliver every write on the host, and would not cover other file systems that are mounted
 //! below the volume. An event names its directory by a handle. A table leads from there to the node.
+//!
+//! All volumes share one group of the kernel, so an event goes three steps:
+//!
+//! - `group` has the marks and the queue, and delivers each event to the volumes that watch its directory.
+//!   `groups` says which group a volume uses, and `reader` empties the queues as events come.
+//! - `inbox` has the events of one volume until the volume takes them.
+//! - [`Events`] translates them. `raw` has their layout, `rename_halves` joins renames, `changed_nodes` finds
+//!   changed files by their handles, and `missing` says why a volume has no events.
 
 mod changed_nodes;
+mod group;
+mod groups;
+mod inbox;
+mod missing;
 mod raw;
+mod reader;
 mod rename_halves;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use volume::{Failure, HostChange, HostEvent, NodeId, Result};
 use wire::Shrink;
 
 use self::changed_nodes::ChangedNodes;
-use self::raw::{Fid, FidAndName, LONGEST, RawEvent};
+use self::group::EventGroup;
+use self::groups::GroupScope;
+use self::inbox::{EventInbox, WaitingEvents};
+pub use self::missing::MissingEvents;
+use self::raw::{EventHeader, Fid, FidAndName, RawEvent};
 use self::rename_halves::{PendingRename, RenameHalf};
 use crate::errno::{call, failure};
 use crate::node::PosixNode;
 use crate::open::open_below;
 use crate::properties;
-use crate::sys::Handle;
-use crate::sys::fanotify::{self, Renames};
 
-/// Bytes of events that are read at once.
-const CHUNK: usize = 64 * 1024;
 /// The longest wait for the second half of a rename, if the host reports renames in two halves.
 const SECOND_HALF: Duration = Duration::from_millis(1);
 
-/// The queue of events and the directories that are watched.
+/// The directories of a volume that are watched, and their events.
 pub(crate) struct Events {
-    queue: OwnedFd,
-    /// The process ID of this process, as it stands in events.
-    own_pid: i32,
+    group: Arc<EventGroup>,
+    scope: GroupScope,
+    /// The device of the root.
+    device: u64,
+    inbox: Arc<EventInbox>,
     watched: Mutex<WatchTables>,
-    /// The number of watched directories. If it is zero, the queue is not read.
+    /// The number of watched directories. If it is zero, there is nothing to take.
     count: AtomicUsize,
-    /// One thread at a time reads events, so that their order is kept.
-    reading: Mutex<Reading>,
-    /// The form in which the host reports renames.
-    renames: Renames,
+    /// One thread at a time takes events, so that their order is kept.
+    taking: Mutex<Taking>,
 }
 
-/// The state of the thread that reads events.
+/// The state of the thread that takes events.
 #[derive(Default)]
-struct Reading {
-    buffer: Vec<u8>,
+struct Taking {
     halves: PendingRename,
     nodes: ChangedNodes,
 }
@@ -74,20 +88,43 @@ struct WatchTables {
 }
 
 impl Events {
-    /// Starts a queue, if the host reports changes in this directory.
-    pub(crate) fn start(root: BorrowedFd<'_>) -> Option<Events> {
-        let queue = fanotify::queue().ok()?;
-        Handle::of(root).ok()?;
-        let is_told = |renames| fanotify::mark(queue.as_fd(), root, renames, true).is_ok();
-        let renames = [Renames::Whole, Renames::Halves].into_iter().find(|renames| is_told(*renames))?;
-        fanotify::mark(queue.as_fd(), root, renames, false).ok()?;
-        Some(Events {
-            queue,
-            own_pid: i32::try_from(std::process::id()).unwrap_or(0),
+    /// Reports changes below this root directory, if the host does.
+    pub(crate) fn start(root: BorrowedFd<'_>, id: NodeId) -> std::result::Result<Events, MissingEvents> {
+        let kind = properties::file_system_name(root).unwrap_or("unknown");
+        // Its events are not complete, and a mark on it may wait for another host.
+        if properties::is_far_kind(kind) {
+            return Err(MissingEvents::FileSystem(kind));
+        }
+        let fid = Fid::of(root).map_err(|errno| MissingEvents::of_mark(errno, kind))?;
+        let start = |scope| {
+            let group = groups::open(scope).map_err(MissingEvents::of_group)?;
+            Ok(Events::start_in(group, scope, root, (id, &fid)))
+        };
+        let mut started = start(GroupScope::of(id.device, kind, fid.file_system))?;
+        if started.as_ref().is_err_and(|errno| *errno == Errno::XDEV) {
+            started = start(GroupScope::Device(id.device))?;
+        }
+        started.map_err(|errno| MissingEvents::of_mark(errno, kind))
+    }
+
+    /// Uses this group, if it accepts a mark on the root directory.
+    fn start_in(
+        group: Arc<EventGroup>,
+        scope: GroupScope,
+        root: BorrowedFd<'_>,
+        of: (NodeId, &Fid),
+    ) -> rustix::io::Result<Events> {
+        let inbox = Arc::new(EventInbox::default());
+        group.mark(of, root, &inbox)?;
+        group.unmark(of, root, &inbox);
+        Ok(Events {
+            group,
+            scope,
+            device: of.0.device,
+            inbox,
             watched: Mutex::default(),
             count: AtomicUsize::new(0),
-            reading: Mutex::default(),
-            renames,
+            taking: Mutex::default(),
         })
     }
 
@@ -106,9 +143,11 @@ impl Events {
         if !properties::is_told_of(directory.as_fd(), &node.shared.properties)? {
             return Err(Failure::NotSupported);
         }
-        let file_system = call(|| rustix::fs::fstatvfs(&directory))?.f_fsid;
-        let fid = Fid { file_system, handle: call(|| Handle::of(directory.as_fd()))? };
-        match fanotify::mark(self.queue.as_fd(), directory.as_fd(), self.renames, true) {
+        let fid = call(|| Fid::of(directory.as_fd()))?;
+        if !self.accepts(node.id.device, &fid, directory.as_fd())? {
+            return Err(Failure::NotSupported);
+        }
+        match self.group.mark((node.id, &fid), directory.as_fd(), &self.inbox) {
             Ok(()) => {}
             // The host's limit of marks for one user is reached.
             Err(Errno::NOSPC) => return Err(Failure::Exhausted),
@@ -124,6 +163,15 @@ impl Events {
         Ok(())
     }
 
+    /// Whether the volume's group is for this directory. It may be on another file system than the root.
+    fn accepts(&self, device: u64, fid: &Fid, directory: BorrowedFd<'_>) -> Result<bool> {
+        if device == self.device {
+            return Ok(true);
+        }
+        let kind = properties::file_system_name(directory)?;
+        Ok(GroupScope::of(device, kind, fid.file_system) == self.scope)
+    }
+
     pub(crate) fn unwatch(&self, directory: NodeId) {
         let mut watched = self.watched.lock();
         let Entry::Occupied(mut known) = watched.by_node.entry(directory) else { return };
@@ -136,64 +184,58 @@ impl Events {
         watched.by_fid.shrink();
         watched.by_node.shrink();
         self.count.store(watched.by_node.len(), Ordering::Release);
-        // When a directory is removed, its mark goes with it.
-        let _ = fanotify::mark(self.queue.as_fd(), watch.directory.as_fd(), self.renames, false);
+        self.group.unmark((directory, &watch.fid), watch.directory.as_fd(), &self.inbox);
+        if watched.by_node.is_empty() {
+            self.inbox.take();
+        }
     }
 
     pub(crate) fn take(&self, sink: &mut dyn FnMut(HostEvent)) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
-        let mut reading = self.reading.lock();
-        let Reading { buffer, halves, nodes } = &mut *reading;
-        buffer.resize(CHUNK, 0);
+        let mut taking = self.taking.lock();
+        let Taking { halves, nodes } = &mut *taking;
+        let mut until = None;
         loop {
-            let len = match rustix::io::read(&self.queue, &mut buffer[..]) {
-                Ok(0) | Err(Errno::AGAIN) => break,
-                Ok(len) => len,
-                Err(Errno::INTR) => continue,
-                Err(errno) => {
-                    // Events that cannot be read are lost.
-                    tracing::warn!(%errno, "cannot read file system events of the host");
-                    sink(HostEvent::Overflow);
-                    break;
-                }
-            };
-            self.tell(&buffer[..len], halves, nodes, sink);
-            // The buffer had room for another event, so there are no more.
-            let is_all = len + LONGEST <= CHUNK;
-            if is_all && !(halves.is_waiting() && self.wait(SECOND_HALF)) {
+            self.group.drain();
+            self.tell(self.inbox.take(), halves, nodes, sink);
+            if !halves.is_waiting() {
                 break;
             }
+            let until = *until.get_or_insert_with(|| Instant::now() + SECOND_HALF);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            self.group.wait(left);
         }
         halves.end(sink);
     }
 
     pub(crate) fn wait(&self, at_most: Duration) -> bool {
-        let timeout = Timespec {
-            tv_sec: i64::try_from(at_most.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: i64::from(at_most.subsec_nanos()),
-        };
-        let mut polled = [PollFd::new(&self.queue, PollFlags::IN)];
-        rustix::event::poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
+        self.group.drain();
+        self.inbox.wait(at_most)
     }
 
-    /// Reports the events in a buffer that the host has filled.
+    /// Reports events of the inbox.
     fn tell(
         &self,
-        mut events: &[u8],
+        waiting: WaitingEvents,
         halves: &mut PendingRename,
         nodes: &mut ChangedNodes,
         sink: &mut dyn FnMut(HostEvent),
     ) {
-        while let Some(event) = RawEvent::parse(events) {
-            events = &events[event.len..];
-            if event.mask & libc::FAN_Q_OVERFLOW != 0 {
-                halves.end(sink);
-                sink(HostEvent::Overflow);
-            } else if event.pid != self.own_pid {
+        if waiting.has_lost {
+            halves.end(sink);
+            sink(HostEvent::Overflow);
+        }
+        let mut bytes = &waiting.bytes[..];
+        while let Some(header) = EventHeader::parse(bytes) {
+            if let Some(event) = RawEvent::parse(header, bytes) {
                 self.tell_one(event, halves, nodes, sink);
             }
+            bytes = &bytes[header.len..];
         }
     }
 
@@ -259,6 +301,14 @@ impl Events {
     /// The directory of an event. A mark may deliver its last events after it was removed.
     fn watched(&self, fid: &Fid) -> Option<NodeId> {
         self.watched.lock().by_fid.get(fid).copied()
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        for (node, watch) in &self.watched.get_mut().by_node {
+            self.group.unmark((*node, &watch.fid), watch.directory.as_fd(), &self.inbox);
+        }
     }
 }
 

@@ -12,7 +12,7 @@
 //! - `table` finds files again that the host does not find without their names.
 //! - `pool` closes unused files when descriptors run short, and `reserve` says when.
 //! - `file_systems` distinguishes the file systems below a volume, and `mounts` knows their mount points.
-//! - `events` reports changes by others.
+//! - `events` reports changes by others. All volumes of a process share one queue of the host.
 //! - `journal` keeps records over a crash.
 //! - `properties` determines the properties of the file system.
 //! - `errno` is the table from the host's errors to the volume's, and `sys` has the few system calls that
@@ -40,6 +40,7 @@ mod sys;
 mod table;
 mod volume;
 
+pub use events::MissingEvents;
 pub use journal::{Damage, JournalError, JournalSnapshot, PosixJournal, RecoveredJournal, try_at_one_moment};
 pub use node::PosixNode;
 pub use pool::IdleFiles;

@@ -48,7 +48,12 @@ const FAR: &[&str] = &["nfs", "cifs", "smb3", "fuse", "ceph", "gfs2", "ocfs2", "
 /// The host's.
 pub fn is_far(file: impl AsFd) -> std::io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff;
-    Ok(FAR.contains(&name_of(kind)))
+    Ok(is_far_kind(name_of(kind)))
+}
+
+/// As [`is_far`], by the name of the file system.
+pub(crate) fn is_far_kind(file_system: &str) -> bool {
+    FAR.contains(&file_system)
 }
 
 /// The flag of a directory in which the file system itself folds case.
@@ -94,7 +99,7 @@ pub(crate) fn find(
         discards: discards(stat.id.device),
         extended_attributes: attributes != Err(Errno::OPNOTSUPP),
         read_only,
-        tells_changes: tells_changes && !FAR.contains(&file_system),
+        tells_changes,
     })
 }
 
@@ -107,7 +112,7 @@ pub(crate) fn is_told_of(directory: BorrowedFd<'_>, properties: &VolumePropertie
 /// As [`is_told_of`], from the properties of the directory. If the root folds case, no caller relies on
 /// names.
 fn is_reliable(file_system: &str, flags: u32, root_folds: bool) -> bool {
-    (root_folds || !folds_case(file_system, flags)) && !FAR.contains(&file_system)
+    (root_folds || !folds_case(file_system, flags)) && !is_far_kind(file_system)
 }
 
 /// The flags of a directory. 0 if the file system has none.

@@ -12,7 +12,7 @@ use volume::{Failure, HostEvent, Node, NodeId, NodeKind, Result, Space, Volume, 
 use crate::actor::ProcessIdentity;
 use crate::context::VolumeContext;
 use crate::errno::{call, failure};
-use crate::events::Events;
+use crate::events::{Events, MissingEvents};
 use crate::file_systems::FileSystems;
 use crate::mounts::MountsBelow;
 use crate::node::PosixNode;
@@ -29,6 +29,7 @@ pub struct PosixVolume {
     pub(crate) shared: Arc<VolumeContext>,
     pub(crate) root: Arc<PosixNode>,
     events: Option<Events>,
+    missing_events: Option<MissingEvents>,
     mounts: MountsBelow,
 }
 
@@ -94,7 +95,11 @@ impl PosixVolume {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | (ALWAYS - OFlags::NOFOLLOW);
         let root = call(|| rustix::fs::open(directory, flags, Mode::empty())).map_err(wrong)?;
         let stat = stat_fd(&root).map_err(wrong)?;
-        let events = if owns_store { Events::start(root.as_fd()) } else { None };
+        let (events, missing_events) = match owns_store.then(|| Events::start(root.as_fd(), stat.id)) {
+            Some(Ok(events)) => (Some(events), None),
+            Some(Err(why)) => (None, Some(why)),
+            None => (None, None),
+        };
         let mount_by_handle = Handle::with_mount(root.as_fd())
             .and_then(|(handle, mount)| handle.open(root.as_fd()).map(|_| mount));
         let file_system = properties::file_system_name(root.as_fd()).map_err(wrong)?;
@@ -129,13 +134,19 @@ impl PosixVolume {
         });
         let root = Arc::new(PosixNode::root(Arc::clone(&shared), &stat));
         let mounts = MountsBelow::of(shared.root.fd.as_fd());
-        Ok(PosixVolume { shared, root, events, mounts })
+        Ok(PosixVolume { shared, root, events, missing_events, mounts })
     }
 
     /// Limits the bytes of streams and large notes in the sidecar store. Each counts in blocks of 4 KiB
     /// and one block more. Beyond the limit calls fail with [`Failure::NoSpace`]. Existing data stays.
     pub fn set_sidecar_quota(&self, bytes: u64) {
         self.shared.sidecar.set_quota(bytes);
+    }
+
+    /// Why the volume does not report changes by others, although it was opened to be served. `None` if it
+    /// does.
+    pub fn missing_events(&self) -> Option<MissingEvents> {
+        self.missing_events
     }
 
     /// The number of files with sidecar data. Some of them may have been removed by others.

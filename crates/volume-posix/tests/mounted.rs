@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{files, name, open};
-use volume::{Failure, Node, Note, OpenHow, Volume};
+use volume::{Failure, HostChange, HostEvent, Node, Note, OpenHow, Volume};
 use volume_posix::PosixVolume;
 
 /// Runs a program. False when it does not exist or fails.
@@ -326,6 +326,55 @@ fn subvolumes_are_file_systems_of_their_own() {
         let node = at(&volume, path).unwrap();
         let found = later.find(&node.address().unwrap()).unwrap();
         assert_eq!((found.id(), found.stat().unwrap().file_system), (node.id(), number), "{path}");
+    }
+}
+
+/// The names that programs of the host have made in a volume's root since the last call.
+fn made_in(volume: &PosixVolume) -> Vec<volume::Name> {
+    let mut names = Vec::new();
+    volume.take_events(&mut |event| match event {
+        HostEvent::Changed { name: Some(name), change: HostChange::Created, .. } => names.push(name),
+        other => panic!("{other:?}"),
+    });
+    names
+}
+
+#[test]
+fn subvolumes_and_other_file_systems_tell_of_their_changes_side_by_side() {
+    let temp_dir = temp_dir();
+    let Some(source) = image("btrfs", &temp_dir) else { return };
+    let top = files(&temp_dir);
+    let Some(_mounted) = TestMount::new("btrfs", &source, &top) else { return };
+    let paths = ["one", "two"].map(|made| top.join(made));
+    if !paths.iter().all(|path| run("btrfs", &["subvolume", "create", path.to_str().unwrap()])) {
+        common::skipped("there is no btrfs program here");
+        return;
+    }
+    let outside = temp_dir.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    // Whichever is the first must leave room for the others.
+    let roots = [&paths[0], &outside, &paths[1], &top];
+    let beside = |number: usize| temp_dir.path().join(format!("beside{number}"));
+    let opened = roots.iter().enumerate().map(|(number, root)| PosixVolume::open(root, &beside(number)));
+    let volumes: Vec<_> = opened.map(Result::unwrap).collect();
+    if let Some(why) = volumes[0].missing_events() {
+        // Before Linux 6.8 the kernel accepts no mark on a subvolume.
+        common::skipped(&format!("subvolumes tell nothing: {why}"));
+        return;
+    }
+    for volume in &volumes {
+        assert_eq!(volume.missing_events(), None, "{volume:?}");
+        volume.watch(&*volume.root().unwrap()).unwrap();
+    }
+    // A subvolume below another volume is one that the kernel refuses in that volume's group.
+    assert_eq!(volumes[3].watch(&*at(&volumes[3], "one").unwrap()), Err(Failure::NotSupported));
+    for (number, root) in roots.iter().enumerate() {
+        let new = format!("new{number}");
+        common::others(root, &format!("mkdir {new}"));
+        for (of, volume) in volumes.iter().enumerate() {
+            let expected = if of == number { vec![name(&new)] } else { Vec::new() };
+            assert_eq!(made_in(volume), expected, "{number} by {of}");
+        }
     }
 }
 

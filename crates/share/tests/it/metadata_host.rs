@@ -122,10 +122,12 @@ fn the_queue_may_overflow() {
     served.check("made");
     assert!(served.open("many", Options::empty()).is_ok());
     let _watched = served.open("many/none", Options::empty());
-    // More events than the host's queue takes (16,384), then the change that is to be seen.
+    // More events than the host's queue and the share take (16,384 and 2 MiB), then the change that is to be
+    // seen.
     let many = served.files().join("many");
-    let script = "i=0; while [ $i -lt 17000 ]; do : > $i; i=$((i+1)); done; rm -f *";
-    let done = Command::new("sh").args(["-ec", script]).current_dir(many).status().unwrap();
+    let long = "x".repeat(60);
+    let script = format!("i=0; while [ $i -lt 17000 ]; do : > {long}$i; i=$((i+1)); done; rm -f *");
+    let done = Command::new("sh").args(["-ec", &script]).current_dir(many).status().unwrap();
     assert!(done.success());
     served.others("mv f d/g; mv d/f f; rmdir d/e");
     served.check("an overflow");
