@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 pub struct RememberedShare {
     /// Whether it is in use: it is switched on, and the host tells of changes in the directory.
     pub on: bool,
+    /// Whether the host reports no changes by its programs in the directory.
+    #[serde(default)]
+    pub unreported: bool,
     /// The number of names.
     pub names: u64,
     /// The number of files with their attributes and descriptors.

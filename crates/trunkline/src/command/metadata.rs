@@ -18,7 +18,7 @@ pub fn page(shares: &BTreeMap<String, RememberedShare>, out: &mut String) {
 fn row(name: &str, share: &RememberedShare) -> [String; 8] {
     [
         name.to_owned(),
-        if share.on { "yes" } else { "no" }.to_owned(),
+        is_on(share).to_owned(),
         share.names.to_string(),
         share.files.to_string(),
         (share.bytes >> 10).to_string(),
@@ -26,6 +26,14 @@ fn row(name: &str, share: &RememberedShare) -> [String; 8] {
         share.misses.to_string(),
         share.hit_share().map_or_else(|| "-".to_owned(), |part| format!("{:.1} %", part * 100.0)),
     ]
+}
+
+fn is_on(share: &RememberedShare) -> &'static str {
+    match (share.on, share.unreported) {
+        (true, _) => "yes",
+        (false, false) => "no",
+        (false, true) => "no, the host reports no changes",
+    }
 }
 
 #[cfg(test)]
@@ -37,13 +45,24 @@ mod tests {
         let mut out = String::new();
         page(&BTreeMap::new(), &mut out);
         assert!(out.is_empty());
-        let used = RememberedShare { on: true, names: 7, files: 9, bytes: 5000, hits: 3, misses: 1 };
-        let shares = BTreeMap::from([("a".to_owned(), used), ("b".to_owned(), RememberedShare::default())]);
+        let used = RememberedShare {
+            on: true,
+            unreported: false,
+            names: 7,
+            files: 9,
+            bytes: 5000,
+            hits: 3,
+            misses: 1,
+        };
+        let deaf = RememberedShare { unreported: true, ..RememberedShare::default() };
+        let named = [("a", used), ("b", RememberedShare::default()), ("c", deaf)];
+        let shares = named.map(|(name, share)| (name.to_owned(), share)).into();
         page(&shares, &mut out);
-        assert!(out.contains("Metadata caching: 2\n") && out.contains("75.0 %"), "{out}");
+        assert!(out.contains("Metadata caching: 3\n") && out.contains("75.0 %"), "{out}");
         let rows: Vec<Vec<&str>> =
             out.lines().skip(3).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0], ["a", "yes", "7", "9", "4", "3", "1", "75.0", "%"]);
         assert_eq!(rows[1], ["b", "no", "0", "0", "0", "0", "0", "-"]);
+        assert!(out.lines().nth(5).is_some_and(|line| line.contains("no, the host reports no changes")));
     }
 }

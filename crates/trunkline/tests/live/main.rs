@@ -6,6 +6,7 @@ mod api;
 mod backup;
 mod backup_under_load;
 mod homes;
+mod host_events;
 mod host_ids;
 mod lifecycle;
 mod missing_state;

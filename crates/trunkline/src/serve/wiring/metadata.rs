@@ -35,6 +35,7 @@ pub fn report<'a>(engines: impl Iterator<Item = &'a Arc<Share>>) -> BTreeMap<Str
         let seen = engine.metadata_caching();
         let told = RememberedShare {
             on: seen.on,
+            unreported: !engine.volume().properties().tells_changes,
             names: seen.names as u64,
             files: seen.files as u64,
             bytes: seen.bytes as u64,

@@ -24,6 +24,7 @@ mod domain_users;
 mod engines;
 mod exports;
 mod homes;
+mod host_events;
 mod identity;
 mod journals;
 mod kerberos;
@@ -504,6 +505,7 @@ impl AssembledServer {
             None => None,
         };
         let volume = PosixVolume::open(path, &beside).map_err(|e| format!("share `{name}`: {e}"))?;
+        host_events::warn_if_missing(&name.to_string(), path, &volume);
         let volume = Arc::new(volume);
         let shared =
             metadata::slowed(Arc::<PosixVolume>::clone(&volume), all.server.testing.metadata_delay_us.value);
