@@ -23,9 +23,19 @@ pub struct Cli {
     pub command: CliCommand,
 }
 
-/// The commands of the program.
+/// The command line of a server. A server that reads this one never loads the code of the other commands,
+/// and needs less memory.
+#[derive(Debug, Parser)]
+#[command(name = "trunkline", version, max_term_width = 100)]
+pub struct ServerCli {
+    /// The command to run.
+    #[command(subcommand)]
+    pub command: ServerCommand,
+}
+
+/// The commands that serve.
 #[derive(Debug, Subcommand)]
-pub enum CliCommand {
+pub enum ServerCommand {
     /// Serve directories over SMB 2 and 3 and NFSv4.1/4.2
     Serve(ServeArgs),
     /// Serve as one node of a virtual server that moves between machines
@@ -34,6 +44,14 @@ pub enum CliCommand {
         #[command(subcommand)]
         command: NodeCommand,
     },
+}
+
+/// The commands of the program.
+#[derive(Debug, Subcommand)]
+pub enum CliCommand {
+    /// Serve.
+    #[command(flatten)]
+    Server(ServerCommand),
     /// Add, list, change and remove the users who may log on
     User {
         /// The action on users.

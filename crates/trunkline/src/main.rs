@@ -55,11 +55,15 @@ fn has_failed(error: &anyhow::Error) -> bool {
 fn main() -> ExitCode {
     // A signal that comes before somebody listens to it would end the process.
     let start = (is_command("serve") || is_command("node")).then(ProcessStart::begin);
-    let cli = match cli::Cli::try_parse_from(load::diskspd::spell_out(std::env::args_os())) {
-        Ok(cli) => cli,
-        Err(error) => return refused(&error),
+    let of_server = start.as_ref().and_then(|_| cli::ServerCli::try_parse().ok());
+    let command = match of_server {
+        Some(cli) => cli::CliCommand::Server(cli.command),
+        None => match cli::Cli::try_parse_from(load::diskspd::spell_out(std::env::args_os())) {
+            Ok(cli) => cli.command,
+            Err(error) => return refused(&error),
+        },
     };
-    let status = run(cli.command, start);
+    let status = run(command, start);
     kerberos::skip_destructors_at_exit();
     status
 }
