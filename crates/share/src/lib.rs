@@ -42,7 +42,9 @@ pub use info::{Attributes, Info};
 pub use memory::ClientMemory;
 pub use metering::{FileNumber, counts, limits};
 pub use open::{Grant, Open, OpenResult, Outcome};
-pub use persistence::{OpenRestorer, RecordFreeze, Restored, Unreadable, UnrestoredOpen, UserFailure};
+pub use persistence::{
+    MAX_NOTE, OpenRestorer, RecordFreeze, Restored, Unreadable, UnrestoredOpen, UserFailure,
+};
 pub use ranges::{LockOwner, LockRule, RangeKind, RangeRequest};
 pub use refusal::Refusal;
 pub use request::{CachingRequest, Deny, Disposition, OpenRequest, Options};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use volume::security::Sid;
 
-use crate::{Identity, Open};
+use crate::{ClientKey, Identity, Open};
 pub use freeze::RecordFreeze;
 
 /// The reason why the records cannot be taken over.
@@ -49,6 +49,8 @@ pub fn recorded_inodes(records: &[Vec<u8>]) -> Result<Vec<u64>, Unreadable> {
 pub struct UnrestoredOpen {
     /// Its id, as [`Share::restore_open`](crate::Share::restore_open) takes it.
     pub id: u64,
+    /// Its client.
+    pub client: ClientKey,
     /// The note that its creator had recorded with it.
     pub note: Vec<u8>,
 }
@@ -76,7 +78,15 @@ pub trait OpenRestorer: Send + Sync {
     ///
     /// [`Share::detach_restored`]: crate::Share::detach_restored
     fn take(&self, restored: Restored);
+
+    /// Handles the end of an open of a client that could not be restored: its file is gone, or the host does
+    /// not open it any more.
+    fn lose(&self, client: ClientKey, note: &[u8]);
 }
+
+/// Most bytes of the note of an open. A record also holds the paths of the file, and the journal takes no
+/// record of more than [`MAX_RECORD`](volume::journal::MAX_RECORD) bytes.
+pub const MAX_NOTE: usize = 16 << 10;
 
 /// An open that was restored after a restart. It has no client: it is to be detached for its client, or
 /// closed.

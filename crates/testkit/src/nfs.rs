@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use nfs::connection::event::Event;
 use nfs::connection::service::NfsService;
+use nfs::state::client_records::RecordStorage;
 use nfs::{Export, Server, ServerConfig, Squash};
 use nfs_wire::NfsStat;
 use nfs_wire::attr::Fattr;
@@ -14,10 +15,10 @@ use nfs_wire::rpc::record::MARK;
 use nfs_wire::rpc::{self, Accepted, AuthSys, Credential, Message};
 use nfs_wire::types::*;
 use nfs_wire::xdr::List;
-use share::{OpenRestorer, Restored, UserFailure};
+use share::{ClientKey, OpenRestorer, Restored, UserFailure};
 use volume::Volume;
 use volume::faulty::{FaultPlan, FaultyVolume};
-use volume::journal::MemoryJournal;
+use volume::journal::{MemoryJournal, MemoryMark};
 use volume::memory::MemoryVolume;
 use volume::security::Sid;
 use wire::endpoint::Service;
@@ -54,6 +55,8 @@ pub struct NfsStableStorage {
     pub opens: Arc<MemoryJournal>,
     /// The client records.
     pub client_records: Arc<MemoryJournal>,
+    /// The mark beside it.
+    pub client_mark: Arc<MemoryMark>,
     boot: u8,
 }
 
@@ -102,11 +105,11 @@ impl NfsTestServer {
     /// A server with stable storage.
     pub fn with_stable_storage() -> NfsTestServer {
         let NfsTestServer { memory, now, instance, .. } = NfsTestServer::new();
-        let (opens, client_records) = (Arc::default(), Arc::default());
+        let (opens, client_records, client_mark) = (Arc::default(), Arc::default(), Arc::default());
         NfsTestServer::start(
             memory,
             REPLY_BYTES,
-            Some(NfsStableStorage { opens, client_records, boot: 1 }),
+            Some(NfsStableStorage { opens, client_records, client_mark, boot: 1 }),
             instance,
             now,
         )
@@ -182,16 +185,18 @@ impl NfsTestServer {
             connections_per_client: CONNECTIONS,
             reply_memory,
         });
-        if let Some(NfsStableStorage { opens, client_records, boot }) = &stable {
+        if let Some(NfsStableStorage { opens, client_records, client_mark, boot }) = &stable {
             let records = opens.records();
-            engine.begin_restoring(opens.clone(), &records, now).expect("opens");
+            let unrestored = engine.begin_restoring(opens.clone(), &records, now).expect("opens");
             engine.restore_for(Arc::new(TestRestorer {
                 server: Arc::clone(&server),
                 engine: Arc::clone(&engine),
                 now,
             }));
             let records = client_records.records();
-            server.keep_clients(client_records.clone(), &records, &[*boot], now).expect("clients");
+            let storage = RecordStorage { journal: client_records.clone(), mark: client_mark.clone() };
+            server.keep_clients(storage, &records, &[*boot], now).expect("clients");
+            server.expect_opens(&engine, &unrestored);
         }
         server.set_exports([Export {
             name: "share".into(),
@@ -246,6 +251,10 @@ impl OpenRestorer for TestRestorer {
 
     fn take(&self, restored: Restored) {
         self.server.restore_open(&self.engine, restored, self.now);
+    }
+
+    fn lose(&self, client: ClientKey, note: &[u8]) {
+        self.server.lose_open(client, note);
     }
 }
 

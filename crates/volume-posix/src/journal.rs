@@ -10,6 +10,7 @@
 //! committed only after the first [`Journal::commit`].
 
 mod format;
+mod mark;
 mod moment;
 
 use std::fs::{self, File, OpenOptions};
@@ -23,6 +24,7 @@ use volume::journal::{Journal, JournalPosition};
 use volume::{Failure, Result};
 
 pub use format::Damage;
+pub use mark::PosixMark;
 pub use moment::{JournalSnapshot, try_at_one_moment};
 
 /// The reason why a journal cannot be used.

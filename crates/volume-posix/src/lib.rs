@@ -41,7 +41,9 @@ mod table;
 mod volume;
 
 pub use events::MissingEvents;
-pub use journal::{Damage, JournalError, JournalSnapshot, PosixJournal, RecoveredJournal, try_at_one_moment};
+pub use journal::{
+    Damage, JournalError, JournalSnapshot, PosixJournal, PosixMark, RecoveredJournal, try_at_one_moment,
+};
 pub use node::PosixNode;
 pub use pool::IdleFiles;
 pub use properties::is_far;

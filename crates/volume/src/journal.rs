@@ -3,6 +3,8 @@
 //! A part that needs its state to survive appends a record at each change, and reads all records back
 //! when it starts. Start with [`Journal`]. [`MemoryJournal`] is a journal without a disk, for tests.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use parking_lot::Mutex;
 
 use crate::{Failure, Result};
@@ -52,6 +54,60 @@ pub trait Journal: Send + Sync {
     }
 }
 
+/// A mark beside a journal. As long as it is set, the journal lacks nothing.
+///
+/// A writer that cannot append clears the mark: a full disk has no room for a record of the loss, and the
+/// removal of a mark needs none.
+pub trait CompleteMark: Send + Sync {
+    /// Whether it is set.
+    fn is_set(&self) -> bool;
+
+    /// Sets it. A crash of the host may clear it again.
+    ///
+    /// # Errors
+    /// Those of the host. It is cleared then.
+    fn set(&self) -> Result<()>;
+
+    /// Clears it, also for the time after a crash of the host. May block.
+    ///
+    /// # Errors
+    /// Those of the host. It may still be set then.
+    fn clear(&self) -> Result<()>;
+}
+
+/// A mark in memory. It exists as long as something holds it.
+#[derive(Debug, Default)]
+pub struct MemoryMark {
+    is_set: AtomicBool,
+    is_stuck: AtomicBool,
+}
+
+impl MemoryMark {
+    /// From now on its host refuses to clear it, or does so again.
+    pub fn stick(&self, is_stuck: bool) {
+        self.is_stuck.store(is_stuck, Ordering::Release);
+    }
+}
+
+impl CompleteMark for MemoryMark {
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    fn set(&self) -> Result<()> {
+        self.is_set.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<()> {
+        if self.is_stuck.load(Ordering::Acquire) {
+            return Err(Failure::ReadOnly);
+        }
+        self.is_set.store(false, Ordering::Release);
+        Ok(())
+    }
+}
+
 /// A journal in memory. It exists as long as something holds it.
 #[derive(Debug, Default)]
 pub struct MemoryJournal {
@@ -63,6 +119,14 @@ struct Memory {
     records: Vec<Vec<u8>>,
     appended: u64,
     bytes: u64,
+    /// The disk is full.
+    is_full: bool,
+}
+
+impl Memory {
+    fn check(&self) -> Result<()> {
+        if self.is_full { Err(Failure::NoSpace) } else { Ok(()) }
+    }
 }
 
 impl MemoryJournal {
@@ -70,6 +134,11 @@ impl MemoryJournal {
     #[must_use]
     pub fn records(&self) -> Vec<Vec<u8>> {
         self.state.lock().records.clone()
+    }
+
+    /// From now on its disk is full, or has room again.
+    pub fn fill(&self, is_full: bool) {
+        self.state.lock().is_full = is_full;
     }
 }
 
@@ -79,6 +148,7 @@ impl Journal for MemoryJournal {
             return Err(Failure::Invalid);
         }
         let mut state = self.state.lock();
+        state.check()?;
         state.records.push(record.to_vec());
         state.appended += 1;
         state.bytes += record.len() as u64;
@@ -86,11 +156,12 @@ impl Journal for MemoryJournal {
     }
 
     fn commit(&self, _position: JournalPosition) -> Result<()> {
-        Ok(())
+        self.state.lock().check()
     }
 
     fn replace(&self, records: &mut dyn Iterator<Item = Vec<u8>>) -> Result<()> {
         let mut state = self.state.lock();
+        state.check()?;
         state.records = records.collect();
         state.bytes = state.records.iter().map(|record| record.len() as u64).sum();
         Ok(())

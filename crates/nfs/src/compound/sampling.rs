@@ -111,7 +111,7 @@ impl Run {
             sample.words.push(("nfsFileHandle", hex(handle.bytes())));
         }
         let client = self.session.as_ref().map(|session| session.client.id);
-        let state = stateid.zip(client).and_then(|(id, client)| self.server.state(client, &id).ok());
+        let state = stateid.zip(client).and_then(|(id, client)| self.server.live_state(client, &id.other));
         let open = state.as_ref().map(|state| state.holding());
         let item = current.known_item().or_else(|| self.server.known_item(handle?));
         let node = open.as_ref().map(|holding| holding.open.node_id()).or_else(|| Some(item.as_ref()?.id()));

@@ -36,11 +36,9 @@ impl Connection {
         let state = &call.request.state;
         let fh = FileHandle(state.handle.bytes());
         writer.push(&match call.request.purpose {
-            CallbackPurpose::Recall(_) => callback::Args::Recall(callback::RecallArgs {
-                stateid: state.id(self.server.config().instance),
-                truncate: false,
-                fh,
-            }),
+            CallbackPurpose::Recall(_) => {
+                callback::Args::Recall(callback::RecallArgs { stateid: state.id(), truncate: false, fh })
+            }
             CallbackPurpose::Attributes(_) => {
                 callback::Args::GetAttr(callback::GetAttrArgs { fh, attr_request: AttributeQuery::asked() })
             }

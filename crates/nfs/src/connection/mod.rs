@@ -250,7 +250,7 @@ impl Connection {
                     ));
                 }
                 debug_assert_eq!(progress, CompoundProgress::Done, "what may wait needs not be done again");
-                run.opens_to_record.record();
+                run.opens_to_record.record(&run.server);
             }
             Event::Answered { finished: active.finish().map(Box::new) }
         });
@@ -259,7 +259,7 @@ impl Connection {
     /// A COMPOUND has ended. Its reply leaves with the others of the batch.
     pub(crate) fn finish(&mut self, mut active: ActiveCompound, out: &mut Output<Event>) {
         if let Some(run) = active.run() {
-            self.opens_to_record.append(&mut run.opens_to_record);
+            self.opens_to_record.append(&run.server, &mut run.opens_to_record);
         }
         let Some(Finished { frame, session, transactions }) = active.finish() else { return };
         self.note(transactions);

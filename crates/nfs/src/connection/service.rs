@@ -137,7 +137,7 @@ impl Conversation for Connection {
     fn on_deadline(&mut self, _now: Now, _out: &mut Output<Event>) {}
 
     fn before_sending(&mut self) {
-        self.opens_to_record.record();
+        self.opens_to_record.record(&self.server);
     }
 
     fn batch_ended(&mut self, ended_ns: u64, end: u64) {

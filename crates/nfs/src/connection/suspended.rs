@@ -51,14 +51,14 @@ impl Connection {
         for (_, mut suspended) in std::mem::take(&mut self.suspended) {
             let Some(run) = suspended.active.run() else { continue };
             // A retry gets the reply from the slot.
-            run.opens_to_record.record();
+            run.opens_to_record.record(&run.server);
             if !run.end_waiting() {
                 continue;
             }
             run.now = now;
             if suspended.dispatch() == Some(CompoundProgress::Done) {
                 if let Some(run) = suspended.active.run() {
-                    run.opens_to_record.record();
+                    run.opens_to_record.record(&run.server);
                 }
                 let _nobody_hears_it = suspended.active.finish();
             }

@@ -14,8 +14,8 @@ use share::{Caching, Caller, Open};
 use super::states::{StateTarget, finish_adding, reserve};
 use crate::compound::{Run, Stop};
 use crate::state::grace::{UnclaimedOpen, close};
-use crate::state::open::Holding;
-use crate::state::record::RecordedKind;
+use crate::state::open::{Holding, Modes};
+use crate::state::record::{RecordedKind, note_again};
 use crate::state::share_reservation::Reservation;
 use crate::state::stateid::{LockingState, NewState};
 
@@ -130,6 +130,7 @@ pub fn take_delegation(run: &Run, target: StateTarget<'_>, write: bool) -> Resul
             Holding::new(holding, access, ShareDeny::empty()),
         )
     })?;
+    note_again(target.client, &state, Modes::default());
     Ok(DelegationReclaim::Held(state))
 }
 
@@ -150,7 +151,8 @@ fn restore_state(
         close(&target.export.engine, &kept.open, run.now);
         return Err(NfsStat::Delay.into());
     };
-    let new_state = NewState { key, client: client.id, export: Arc::clone(export), handle, node };
+    let instance = run.server.config().instance;
+    let new_state = NewState { instance, key, client: client.id, export: Arc::clone(export), handle, node };
     let state = run.server.add_state(make(new_state, Arc::clone(&kept.open)));
     if state.delegation().is_some() {
         // Add it before it belongs to the client again, since other requests may wait for it.

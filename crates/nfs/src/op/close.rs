@@ -43,6 +43,8 @@ pub fn run(run: &mut Run, args: &Args) -> OpResult {
     }
     server.end_state(&state, run.now);
     drop(lock);
+    // The client must not find it again after a restart.
+    run.opens_to_record.add(&server, &state.export);
     run.stateid = None;
     run.reply(OpNum::Close, ResOk { open_stateid: StateId::INVALID })
 }

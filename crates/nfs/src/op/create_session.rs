@@ -8,10 +8,11 @@ use nfs_wire::op::create_session::{Args, ChannelAttrs, ResOk, SessionFlags};
 
 use share::ClientDetails;
 
-use crate::compound::{OpResult, Run};
+use crate::compound::{OpResult, Run, Stop};
 use crate::limits::{MAX_CACHED_REPLY, MAX_CHANNEL_MESSAGE, MAX_OPERATIONS, MAX_SLOTS, MIN_CHANNEL_MESSAGE};
 use crate::state::callback::{CallbackCredentials, CallbackParams};
-use crate::state::client::Client;
+use crate::state::client::{Client, ExchangeIdRequest};
+use crate::state::credentials::Principal;
 
 /// The most characters of a client's machine name in the audit.
 const MAX_MACHINE_SHOWN: usize = 64;
@@ -25,7 +26,10 @@ const TAKEN: SessionFlags =
 /// NFS4ERR_STALE_CLIENTID, NFS4ERR_CLID_INUSE, NFS4ERR_SEQ_MISORDERED, NFS4ERR_INVAL, NFS4ERR_TOOSMALL,
 /// NFS4ERR_NOSPC.
 pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
-    let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
+    let client = match run.server.clients.get(args.clientid) {
+        Some(client) => client,
+        None => resume(run, args)?,
+    };
     // RFC 8881 18.35.4: a client that does not confirm its record within a lease period is forgotten.
     if !client.is_confirmed() && client.silent_ns(run.now) > run.server.lease_ns() {
         return Err(NfsStat::StaleClientId.into());
@@ -71,6 +75,30 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     run.reply(OpNum::CreateSession, answer?)
 }
 
+/// Resumes a client from before the restart of the server, which uses its client ID of that time.
+///
+/// # Errors
+/// NFS4ERR_STALE_CLIENTID if there is none; NFS4ERR_CLID_INUSE if it is another principal's.
+fn resume(run: &Run, args: &Args<'_>) -> Result<Arc<Client>, Stop> {
+    let known = run.server.grace.resumable(args.clientid).ok_or(NfsStat::StaleClientId)?;
+    let principal = run.credentials.principal();
+    if known.principal != principal {
+        return Err(NfsStat::ClidInUse.into());
+    }
+    check(args)?;
+    run.may_wait()?;
+    let request = ExchangeIdRequest {
+        owner: &known.owner,
+        verifier: known.verifier,
+        principal,
+        address: run.connection.peer.remote.ip().to_canonical(),
+        update: false,
+        now: run.now,
+    };
+    let details = Arc::new(client_details(run, &request.principal, known.id));
+    Ok(run.server.resume(&known, &request, args.sequence, &details)?)
+}
+
 /// Refuses parameters that no client gets.
 // RFC 8881 18.36.3
 fn check(args: &Args<'_>) -> Result<(), NfsStat> {
@@ -99,7 +127,7 @@ fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, N
     let kept = memory.ok_or(NfsStat::NoSpc)?;
     let session = run
         .server
-        .make_session(client, client_details(run, client), fore, back, calling, kept)
+        .make_session(client, client_details(run, &client.principal, client.id), fore, back, calling, kept)
         .ok_or(NfsStat::Delay)?;
     if !client.is_confirmed()
         && let Err(why) = confirm(run, client)
@@ -122,13 +150,13 @@ fn make(run: &mut Run, client: &Arc<Client>, args: &Args<'_>) -> Result<ResOk, N
 }
 
 /// The properties of the client for the audit.
-fn client_details(run: &Run, client: &Client) -> ClientDetails {
-    let machine = String::from_utf8_lossy(client.principal.parts().2);
+fn client_details(run: &Run, principal: &Principal, id: u64) -> ClientDetails {
+    let machine = String::from_utf8_lossy(principal.parts().2);
     ClientDetails {
         protocol: if run.minor == 1 { "NFSv4.1" } else { "NFSv4.2" },
         address: run.connection.peer.remote.ip().to_canonical(),
         machine: machine.chars().take(MAX_MACHINE_SHOWN).collect(),
-        session: client.id,
+        session: id,
         rendered: std::sync::OnceLock::new(),
     }
 }

@@ -6,15 +6,15 @@ use nfs_wire::attr::{Ace, AceFlags, AceMask, AceType};
 use nfs_wire::op::open::{
     Delegation, DelegationType, ReadDelegation, ShareAccess, SpaceLimit, WhyNone, WriteDelegation,
 };
-use share::{AuditedOperation, Caching, Item, Options};
+use share::{AuditedOperation, Caching, Options};
 
 use super::claim::{DelegationReclaim, is_held, take_delegation};
 use super::names::{opening, step_of};
 use super::states::{self, StateTarget};
 use crate::compound::{Run, Stop};
 use crate::state::delegated_times::DelegatedBaseline;
-use crate::state::open::Holding;
-use crate::state::record::enlist;
+use crate::state::open::{Holding, Modes};
+use crate::state::record::{enlist, note_again};
 use crate::state::share_reservation::rights;
 use crate::state::stateid::{LockingState, NewState};
 
@@ -57,7 +57,14 @@ pub fn delegate(run: &Run, target: StateTarget<'_>, asked: ShareAccess) -> Deleg
     if !says_want && write {
         return Delegation::None;
     }
-    if !client.has_back_channel() || client.delegation_of(export.id, item.id()).is_some() {
+    let known = client.delegation_of(export.id, item.id());
+    // The client repeats an OPEN whose reply was lost with the server before.
+    if let Some(state) = known.as_ref().filter(|state| state.is_resumed() && !state.is_settled())
+        && let Some(given) = kind_of(state)
+    {
+        return granted(state, given);
+    }
+    if known.is_some() || !client.has_back_channel() {
         return none(WhyNone::Resource(false));
     }
     // A client with a READ delegation does not send new locks to the server. Linux loses a lock that is under
@@ -73,25 +80,43 @@ pub fn delegate(run: &Run, target: StateTarget<'_>, asked: ShareAccess) -> Deleg
     match grant(run, target, write, asked) {
         Some((state, write)) => {
             let times = write && asked.contains(ShareAccess::WANT_DELEG_TIMESTAMPS);
-            granted(run, &state, with_times(run, &state, item, write, times))
+            granted(&state, with_times(run, target, &state, write, times))
         }
         None => none(WhyNone::Contention(false)),
     }
+}
+
+/// The kind of a delegation that was granted before. None if it has lost its right.
+fn kind_of(state: &LockingState) -> Option<GrantKind> {
+    let (holding, delegation) = (state.holding(), state.delegation()?);
+    let is_write = holding.access.contains(ShareAccess::WRITE);
+    is_held(&holding.open, is_write).then(|| match delegation.before() {
+        Some(_) => GrantKind::WriteWithTimes,
+        None if is_write => GrantKind::Write,
+        None => GrantKind::Read,
+    })
 }
 
 /// Hands the times over with the delegation if the client wants that. With a READ delegation the server keeps
 /// them: setting the access time changes the change attribute, so every client would drop its cache of the
 /// file (utimensat(2)).
 // RFC 9754 5
-fn with_times(run: &Run, state: &Arc<LockingState>, item: &Item, write: bool, times: bool) -> GrantKind {
+fn with_times(
+    run: &Run,
+    target: StateTarget<'_>,
+    state: &Arc<LockingState>,
+    write: bool,
+    times: bool,
+) -> GrantKind {
     if !write {
         return GrantKind::Read;
     }
-    let info = if times { state.export.engine.item_info(item).ok() } else { None };
+    let info = if times { state.export.engine.item_info(target.item).ok() } else { None };
     match (info, state.delegation()) {
         (Some(info), Some(delegation)) => {
             delegation.keep_times(DelegatedBaseline::of(&info));
             run.server.proxies.add(state);
+            note_again(target.client, state, Modes::default());
             GrantKind::WriteWithTimes
         }
         _ => GrantKind::Write,
@@ -130,7 +155,7 @@ pub fn delegate_again(
     Ok(match taken {
         DelegationReclaim::Held(state) => {
             let times = had == DelegationType::WriteAttrs;
-            granted(run, &state, with_times(run, &state, item, write, times))
+            granted(&state, with_times(run, target, &state, write, times))
         }
         // The client would take a new delegation for the old one, and go on using its old cache.
         DelegationReclaim::Lost if (asked & WANTED).is_empty() => Delegation::None,
@@ -165,7 +190,8 @@ fn grant(
         let _ = export.engine.close(&opened.open, run.now);
         return None;
     };
-    let new_state = NewState { key, client: client.id, export: Arc::clone(export), handle, node: item.id() };
+    let (instance, export, node) = (run.server.config().instance, Arc::clone(export), item.id());
+    let new_state = NewState { instance, key, client: client.id, export, handle, node };
     let holding =
         Holding::new(opened.open, access & ShareAccess::BOTH, nfs_wire::op::open::ShareDeny::empty());
     let state = run.server.add_state(LockingState::delegated(new_state, &client.revoked, holding));
@@ -176,13 +202,15 @@ fn grant(
         run.server.end_delegation(client, &state, run.now);
         return None;
     }
-    enlist(&state);
+    if !enlist(client, &state, Modes::default()) {
+        run.server.forget_client_id(client);
+    }
     Some((state, write))
 }
 
 /// The delegation for the reply.
-fn granted(run: &Run, state: &LockingState, given: GrantKind) -> Delegation<'static> {
-    let stateid = state.id(run.server.config().instance);
+fn granted(state: &LockingState, given: GrantKind) -> Delegation<'static> {
+    let stateid = state.id();
     // Every open is checked by the server: the client alone lets nobody in.
     let permissions = Ace {
         ace_type: AceType::Denied,

@@ -25,5 +25,6 @@ pub fn run(run: &mut Run, args: &ReturnArgs) -> OpResult {
     }
     server.end_delegation(&client, &state, run.now);
     drop(lock);
+    run.opens_to_record.add(&server, &state.export);
     run.reply_status(OpNum::DelegReturn)
 }

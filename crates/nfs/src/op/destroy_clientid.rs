@@ -16,6 +16,7 @@ pub fn run(run: &mut Run, args: &ClientIdArgs) -> OpResult {
     let client = run.server.clients.get(args.clientid).ok_or(NfsStat::StaleClientId)?;
     let is_own = run.serving.is_some()
         && run.session.as_ref().is_some_and(|session| Arc::ptr_eq(&session.client, &client));
+    run.server.end_resumptions(std::slice::from_ref(&client));
     if is_own || !client.sessions().is_empty() || client.has_state() {
         return Err(NfsStat::ClientIdBusy.into());
     }

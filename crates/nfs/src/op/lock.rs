@@ -16,6 +16,8 @@ use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::client::Client;
 use crate::state::filehandle::Handle;
+use crate::state::open::Modes;
+use crate::state::record::note_of;
 use crate::state::stateid::{LockState, LockingState, NewState, OwnerOnFile};
 
 /// The lock state of an owner on the file.
@@ -29,7 +31,8 @@ struct OwnerLocks {
 ///
 /// # Errors
 /// NFS4ERR_DENIED with the lock in conflict; NFS4ERR_OPENMODE, NFS4ERR_INVAL, NFS4ERR_GRACE,
-/// NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY.
+/// NFS4ERR_NO_GRACE, NFS4ERR_RECLAIM_CONFLICT, NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELAY. The
+/// range may be locked after NFS4ERR_DELAY, and the same request gets it again.
 pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
     let handle = run.handle()?;
     let range = range_of(args.locktype, args.offset, args.length)?;
@@ -61,6 +64,9 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
         }
     };
     let locks = state.locks().ok_or(NfsStat::ServerFault)?;
+    if state.export.engine.are_records_failing() || run.server.client_records.has_false_ids() {
+        run.server.forget_client_ids()?;
+    }
     match taken {
         Ok(()) if args.reclaim => {
             run.server.grace.changed_range(client.key, &locks.open, (locks.number, range, true));
@@ -77,11 +83,15 @@ pub fn run(run: &mut Run, args: &Args<'_>) -> OpResult {
         }
         Err(stop) => return Err(stop),
     }
-    let instance = run.server.config().instance;
-    let lock_stateid = if is_new { state.id(instance) } else { state.next_id(instance) };
+    let lock_stateid = if is_new { state.id() } else { state.next_id() };
     run.stateid = Some(lock_stateid);
     run.writer.put(OpNum::Lock, &Res::Ok(ResOk { lock_stateid }));
     Ok(())
+}
+
+/// The pairs of access and deny of an open.
+fn modes_of(open: &LockingState) -> Modes {
+    open.opened().map(|open| *open.changing.lock()).unwrap_or_default()
 }
 
 /// Locks the range, and tries again if the holder of a conflicting lock has expired. None if the state was
@@ -101,11 +111,13 @@ fn take_or_expire(
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());
     }
+    // A restart keeps the stateid of a lock-owner.
+    let note = own.is_new.then(|| note_of(client, &locks.open, modes_of(&locks.open)));
     let mut freed = locks.freed.lock();
     if *freed {
         return Ok(None);
     }
-    let taken = take(run, state, locks, range);
+    let taken = take(run, state, locks, range, note.as_ref());
     if taken.is_err() && own.is_new {
         *freed = true;
         client.remove_locks(
@@ -152,6 +164,7 @@ fn state_for_open(
     }
     let key = states::reserve_charged(run, client, &open.export, owner).ok_or(NfsStat::Delay)?;
     let new_state = NewState {
+        instance: run.server.config().instance,
         key,
         client: client.id,
         export: Arc::clone(&open.export),
@@ -168,7 +181,14 @@ fn state_for_open(
     Ok(OwnerLocks { state, is_new: true })
 }
 
-fn take(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest) -> Result<(), Stop> {
+/// Locks the range. `note` is the note of the open from then on.
+fn take(
+    run: &Run,
+    state: &LockingState,
+    locks: &LockState,
+    range: &RangeRequest,
+    note: Option<&Vec<u8>>,
+) -> Result<(), Stop> {
     let holding = state.holding();
     let needs = if range.kind == RangeKind::Exclusive { ShareAccess::WRITE } else { ShareAccess::READ };
     if !holding.access.contains(needs) {
@@ -177,7 +197,8 @@ fn take(run: &Run, state: &LockingState, locks: &LockState, range: &RangeRequest
     // The request does not wait for the range, but must know if a caching right is being broken.
     run.ask_now(&state.export, |engine, caller| {
         let ranges = std::slice::from_ref(range);
-        match engine.lock(caller, &holding.open, locks.number, LockRule::Merging, ranges) {
+        let (owner, rule, note) = (locks.number, LockRule::Merging, || note.cloned());
+        match engine.lock_recorded(caller, &holding.open, owner, rule, ranges, &note) {
             share::CallResult::Done(()) => Ok(()),
             share::CallResult::Wait(_) | share::CallResult::Refused(Refusal::SharingConflict) => {
                 Err(Refusal::Busy)

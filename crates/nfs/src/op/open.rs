@@ -6,7 +6,7 @@ use nfs_wire::NfsStat;
 use nfs_wire::attr::{AttrNum, Bitmap};
 use nfs_wire::op::OpNum;
 use nfs_wire::op::access::AccessBits;
-use nfs_wire::op::open::{Args, Claim, CreateHow, OpenHow, ResOk, ResultFlags, ShareAccess};
+use nfs_wire::op::open::{Args, Claim, CreateHow, Delegation, OpenHow, ResOk, ResultFlags, ShareAccess};
 use nfs_wire::types::{ChangeInfo, StateId, Verifier};
 use share::{
     AuditedOperation, Basic, Caching, CachingRequest, Deny, Disposition, Item, OpenResult, Options, TimeSet,
@@ -25,9 +25,10 @@ use crate::compound::{OpResult, Run, Stop};
 use crate::config::Export;
 use crate::state::back_channel;
 use crate::state::callback::CallbackRequest;
+use crate::state::client::Client;
 use crate::state::filehandle::Handle;
 use crate::state::open::Holding;
-use crate::state::record::enlist;
+use crate::state::record::{enlist, note_again};
 use crate::state::share_reservation::{Reservation, denial, rights};
 use crate::state::stateid::{LockingState, NewState};
 
@@ -103,6 +104,11 @@ fn open(run: &mut Run, args: &Args<'_>) -> OpResult {
     };
     let handle = current.handle(&run.server, run.now)?;
     let (export, mut item) = (Arc::clone(&found.export), found.item.clone());
+    // The client may have it open since before a restart. Who reclaims has it restored in the end, and nobody
+    // had a new file open.
+    if !reclaims && found.made.is_none() {
+        export.engine.restore_file(item.id())?;
+    }
     // From the lookup of the owner's state on the file to its change.
     let server = Arc::clone(&run.server);
     let client = Arc::clone(&run.session()?.client);
@@ -127,11 +133,29 @@ fn open(run: &mut Run, args: &Args<'_>) -> OpResult {
         _ => delegate(run, target, args.share_access),
     };
     drop(lock);
-    run.opens_to_record.add(&export);
+    let delegation = recorded(run, target, delegation);
+    run.opens_to_record.add(&server, &export);
     // RFC 8881 18.16.3: not PRESERVE_UNLINKED, which promises that a file without a name survives a restart.
     // Clients that do not get this flag rename an open file instead of removing it.
     let rflags = ResultFlags::LOCKTYPE_POSIX;
     run.reply(OpNum::Open, ResOk { stateid, cinfo, rflags, attrset, delegation })
+}
+
+/// The delegation for the reply, once it is on record. A client would not learn of the loss of a delegation.
+fn recorded<'a>(run: &Run, target: StateTarget<'_>, given: Delegation<'a>) -> Delegation<'a> {
+    let StateTarget { client, export, item, .. } = target;
+    let state = match given {
+        Delegation::None | Delegation::NoneExt(_) => None,
+        _ => client.delegation_of(export.id, item.id()),
+    };
+    let Some(state) = state.filter(|_| export.engine.keeps_opens()) else { return given };
+    export.engine.write_changes();
+    if !export.engine.are_records_failing() || run.server.forget_client_ids().is_ok() {
+        return given;
+    }
+    let _lock = run.server.lock_states(client, export, item.id());
+    run.server.end_delegation(client, &state, run.now);
+    Delegation::None
 }
 
 /// Recalls the client's own READ delegation when it opens the file for writing outside that delegation.
@@ -452,11 +476,11 @@ fn open_for_owner(
             // The file of the owner's old open had the same inode number.
             let _ = found.export.engine.close(&made.open, run.now);
         }
-        return extend_open(run, ask, found.cut, &state);
+        return extend_open(run, &client, ask, found.cut, &state);
     }
     let reclaims = matches!(args.claim, Claim::Previous(_));
     if reclaims && let Some(state) = claim::take_open(run, target, owner, ask)? {
-        return Ok(state.id(run.server.config().instance));
+        return Ok(state.id());
     }
     client.attach(&found.export);
     let Some(key) = states::reserve_charged(run, &client, &found.export, owner) else {
@@ -471,6 +495,7 @@ fn open_for_owner(
     };
     let opened = opened.inspect_err(|_| run.server.forget_key(key))?;
     let new_state = NewState {
+        instance: run.server.config().instance,
         key,
         client: client.id,
         export: Arc::clone(&found.export),
@@ -480,11 +505,14 @@ fn open_for_owner(
     let holding = Holding::new(opened.open, ask.access, ask.deny);
     let state = run.server.add_state(LockingState::open(new_state, owner, holding));
     states::finish_adding(run, &state, client.add_open(of, &state))?;
-    enlist(&state);
+    let modes = state.opened().map(|open| *open.changing.lock()).unwrap_or_default();
+    if !enlist(&client, &state, modes) {
+        run.server.forget_client_id(&client);
+    }
     if reclaims {
         run.server.grace.claimed(client.key, &state, run.now);
     }
-    Ok(state.id(run.server.config().instance))
+    Ok(state.id())
 }
 
 fn open_existing(run: &Run, found: &OpenTarget, ask: Reservation) -> Result<OpenResult, Stop> {
@@ -548,7 +576,13 @@ fn amend_rights(
 }
 
 /// Extends an owner's open, and truncates the file if asked to.
-fn extend_open(run: &Run, ask: Reservation, cuts: bool, state: &Arc<LockingState>) -> Result<StateId, Stop> {
+fn extend_open(
+    run: &Run,
+    client: &Client,
+    ask: Reservation,
+    cuts: bool,
+    state: &Arc<LockingState>,
+) -> Result<StateId, Stop> {
     let open = state.opened().ok_or(NfsStat::ServerFault)?;
     let mut modes = open.changing.lock();
     let holding = state.holding();
@@ -591,11 +625,23 @@ fn extend_open(run: &Run, ask: Reservation, cuts: bool, state: &Arc<LockingState
     if !Arc::ptr_eq(&amended, before) {
         open.hold(Holding::new(amended, access, deny));
     }
-    if is_more {
-        enlist(state);
-    }
     modes.add(ask.access, ask.deny);
-    Ok(state.next_id(run.server.config().instance))
+    let id = if !is_more && state.awaits_repeat() {
+        state.settle(true);
+        state.id()
+    } else {
+        client.note_opened(state);
+        state.next_id()
+    };
+    // The client must not miss a stateid after a restart, so an OPEN that changes nothing else counts too.
+    match is_more {
+        // What a client has reclaimed so far is not all that it had.
+        false if !client.has_reclaimed() => {}
+        false => note_again(client, state, *modes),
+        true if enlist(client, state, *modes) => {}
+        true => run.server.forget_client_id(client),
+    }
+    Ok(id)
 }
 
 #[cfg(test)]

@@ -17,9 +17,9 @@ use crate::state::share_reservation::{denial, narrowed};
 pub fn run(run: &mut Run, args: &DowngradeArgs) -> OpResult {
     let handle = run.handle()?;
     let id = resolve_stateid(run, &args.open_stateid)?;
-    let client = run.session()?.client.id;
+    let client = std::sync::Arc::clone(&run.session()?.client);
     let server = std::sync::Arc::clone(&run.server);
-    let (state, _lock) = server.locked_state(client, &id)?;
+    let (state, _lock) = server.locked_state(client.id, &id)?;
     let open = state.opened().ok_or(NfsStat::BadStateId)?;
     if state.handle != handle {
         return Err(NfsStat::BadStateId.into());
@@ -37,10 +37,12 @@ pub fn run(run: &mut Run, args: &DowngradeArgs) -> OpResult {
         run.ask(&state.export, |engine, caller| engine.change_access(caller, &holding.open, rights, deny))?;
     open.hold(Holding::new(amended, access, args.share_deny));
     modes.keep(access, args.share_deny);
+    let id = state.next_id();
+    if !enlist(&client, &state, *modes) {
+        server.forget_client_id(&client);
+    }
     drop(modes);
-    enlist(&state);
-    run.opens_to_record.add(&state.export);
-    let id = state.next_id(run.server.config().instance);
+    run.opens_to_record.add(&server, &state.export);
     run.stateid = Some(id);
     run.reply(OpNum::OpenDowngrade, DowngradeResOk { open_stateid: id })
 }

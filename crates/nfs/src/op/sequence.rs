@@ -17,6 +17,10 @@ use crate::state::slot::Admitted;
 /// the errors of [`crate::state::slot::Slot::admit`].
 pub fn run(run: &mut Run, args: &Args) -> OpResult {
     find(run, args)?;
+    // Any operation may have to restore an open first.
+    if run.session.as_ref().is_some_and(|session| session.client.is_resuming()) {
+        run.may_wait()?;
+    }
     let (admitted, client_ended, result) = admit(run, args)?;
     match admitted {
         Admitted::New => {

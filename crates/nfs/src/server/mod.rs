@@ -3,6 +3,7 @@
 
 pub mod exports;
 pub mod recovery;
+pub mod resume;
 pub mod revocation;
 mod unexport;
 
@@ -29,11 +30,12 @@ use crate::state::attribute_query::Proxies;
 use crate::state::back_channel;
 use crate::state::callback::{CallbackParams, CallbackRequest};
 use crate::state::client::{Client, EndedClient};
-use crate::state::client_records::ClientRecords;
+use crate::state::client_records::{ClientRecords, ForgottenIds};
 use crate::state::clients::Clients;
 use crate::state::filehandle::{Handle, HandleKey};
 use crate::state::grace::Grace;
 use crate::state::item_cache::ItemCache;
+use crate::state::recorded_states::RecordedStates;
 use crate::state::reopens::Reopens;
 use crate::state::reply_memory::ReplyReservation;
 use crate::state::session::{Session, id_of, key_of};
@@ -63,6 +65,10 @@ pub struct Server {
     pub client_records: ClientRecords,
     /// The opens that clients may reclaim.
     pub grace: Grace,
+    /// The stateids from before a restart.
+    pub(crate) recorded: RecordedStates,
+    /// The clients that cannot resume any more.
+    forgotten_ids: ForgottenIds,
     sessions: LockFreeTable<Session>,
     states: LockFreeTable<LockingState>,
     state_locks: StateLocks,
@@ -133,6 +139,8 @@ impl Server {
             none_expired_ns: AtomicU64::new(0),
             client_records: ClientRecords::default(),
             grace: Grace::default(),
+            recorded: RecordedStates::default(),
+            forgotten_ids: ForgottenIds::default(),
             sessions: LockFreeTable::new(MAX_SESSIONS),
             states: LockFreeTable::new(MAX_STATES),
             state_locks: StateLocks::default(),
@@ -252,7 +260,8 @@ impl Server {
     }
 
     fn end_all_of(&self, client: &Client, now: Now) {
-        let EndedClient { sessions, states, exports } = client.end();
+        let EndedClient { sessions, states, exports, revoked } = client.end();
+        self.recorded.remove_keys(&revoked);
         for session in sessions {
             self.sessions.remove(key_of(&session.id));
             session.end();
@@ -332,7 +341,12 @@ impl Server {
     /// Removes a state. Returns true if it was there.
     fn forget_state(&self, state: &LockingState) -> bool {
         use wire::table::Keyed;
-        self.states.remove(state.key()).is_some()
+        let was_there = self.states.remove(state.key()).is_some();
+        // The client asks for one that an administrator has revoked.
+        if was_there && state.is_resumed() && !state.is_admin_revoked() {
+            self.recorded.remove(&state.id().other);
+        }
+        was_there
     }
 
     /// Waits until this thread may change the client's states of a file.
@@ -358,7 +372,7 @@ impl Server {
     /// The same for a delegation that was revoked, so that the client can free it.
     #[must_use]
     pub fn revoked(&self, client: u64, id: &StateId) -> Option<Arc<LockingState>> {
-        let key = stateid::key_of(self.config.instance, &id.other)?;
+        let key = self.key_of(&id.other)?;
         let state = self.states.get(key).filter(|state| state.client == client)?;
         state.delegation().is_some_and(|delegation| delegation.is_revoked()).then(|| state.share())
     }
@@ -369,7 +383,10 @@ impl Server {
     /// NFS4ERR_BAD_STATEID, NFS4ERR_OLD_STATEID, NFS4ERR_DELEG_REVOKED, NFS4ERR_ADMIN_REVOKED.
     #[inline]
     pub fn state(&self, client: u64, id: &StateId) -> Result<EntryGuard<LockingState>, NfsStat> {
-        let key = stateid::key_of(self.config.instance, &id.other).ok_or(NfsStat::BadStateId)?;
+        let key = match stateid::key_of(self.config.instance, &id.other) {
+            Some(key) => key,
+            None => self.resumed_key(client, id)?,
+        };
         let state = self.states.get(key).filter(|state| state.client == client);
         let state = state.ok_or_else(|| self.why_missing(client, id))?;
         // RFC 8881 8.2.4: the seqid does not count then.
@@ -377,10 +394,20 @@ impl Server {
             return Err(NfsStat::AdminRevoked);
         }
         state.check_seqid(id.seqid)?;
+        if state.is_resumed() {
+            // The client knows the stateid.
+            state.settle(true);
+        }
         if state.delegation().is_some_and(|delegation| delegation.is_revoked()) {
             return Err(NfsStat::DelegRevoked);
         }
         Ok(state)
+    }
+
+    /// The key in the table of states that a stateid names.
+    #[must_use]
+    pub(crate) fn key_of(&self, other: &[u8; 12]) -> Option<u64> {
+        stateid::key_of(self.config.instance, other).or_else(|| self.recorded.key_of(other))
     }
 
     /// The status for a stateid whose state is not in the table.
@@ -417,6 +444,12 @@ impl Server {
             };
             let engine = &state.export.engine;
             let due = delegation.take_due(now.mono_ns).filter(|notice| engine.awaits_acknowledgment(notice));
+            // The reply that granted it was lost with the server before. Nobody returns it.
+            if due.is_some() && delegation.was_refused() && state.is_resumed() && !state.is_settled() {
+                let _lock = self.lock_states(client, &state.export, state.node);
+                self.end_delegation(client, &state, now);
+                continue;
+            }
             if let Some(notice) = due {
                 if client.silent_ns(now) > self.lease_ns() {
                     engine.break_undelivered(&notice);
@@ -511,6 +544,8 @@ impl Server {
         let clients = self.clients.all();
         clients.iter().for_each(|client| self.retry_recalls(client, now));
         self.record_acknowledged(&clients);
+        self.settle_opens(&clients);
+        self.end_resuming(&clients);
         self.proxies.tick(now);
         self.detach_unused_engines();
         self.end_grace(now);

@@ -7,15 +7,14 @@ use std::sync::Arc;
 
 use share::{Caller, ClientKey, Detached, LossListener, Open, Refusal, Restored, Share};
 use volume::NodeId;
-use volume::journal::Journal;
 use wire::Now;
 
 use super::Server;
 use crate::state::client::Client;
-use crate::state::client_records::Unreadable;
-use crate::state::grace::{AbsentClient, UnclaimedOpen, close};
+use crate::state::client_records::{RecordStorage, Unreadable};
+use crate::state::grace::{AbsentClient, KeepResult, UnclaimedOpen, close};
 use crate::state::open::Holding;
-use crate::state::record::{Note, RecordedIdentity, enlist};
+use crate::state::record::{Note, RecordedIdentity, enlist, note_again};
 use crate::state::share_reservation::{denial, narrowed};
 use crate::state::stateid::LockingState;
 
@@ -27,19 +26,19 @@ impl LossListener for Unheard {
 }
 
 impl Server {
-    /// Records clients in `journal` from now on. The journal holds `records`, and the clients in those may
+    /// Records clients in `storage` from now on. Its journal holds `records`, and the clients in those may
     /// reclaim. `boot` identifies the present boot of the host. Call this once, before the first request.
     ///
     /// # Errors
     /// [`Unreadable`].
     pub fn keep_clients(
         &self,
-        journal: Arc<dyn Journal>,
+        storage: RecordStorage,
         records: &[Vec<u8>],
         boot: &[u8],
         now: Now,
     ) -> Result<(), Unreadable> {
-        let before = self.client_records.begin(journal, records, boot)?;
+        let before = self.client_records.begin(storage, records, boot)?;
         let (clients, is_host_new) = (before.clients.len(), before.is_host_new);
         if clients > 0 {
             tracing::info!(
@@ -53,17 +52,33 @@ impl Server {
     }
 
     /// Notes that records of clients or of their opens are lost. As long as clients may reclaim, the set of
-    /// open files is not known, so nothing new is opened until they are done. Call this after
-    /// [`Server::keep_clients`].
+    /// open files is not known, so nothing new is opened until they are done. No client may resume, after the
+    /// next restart either. Call this after [`Server::keep_clients`]. May block.
     pub fn mark_records_incomplete(&self) {
         self.grace.mark_incomplete();
+        // If the host refuses it, locks are refused until it does not.
+        let _ = self.client_records.forget_ids();
     }
 
     /// Keeps a restored open of a share for its client, if that may reclaim it, and closes it otherwise.
     /// Returns whether it is kept. Call this after [`Server::set_exports`].
     pub fn restore_open(&self, engine: &Arc<Share>, restored: Restored, now: Now) -> bool {
         let Restored { open, note, address, .. } = restored;
-        let Err(why) = self.keep(engine, &open, &note, &address, now) else { return true };
+        let client = open.client();
+        let why = match self.keep(engine, &open, &note, &address, now) {
+            Ok(KeepResult::Kept) => return true,
+            Ok(KeepResult::Resumed(client, kept)) => {
+                self.give_back(&client, kept, None, now);
+                return true;
+            }
+            Ok(KeepResult::Nobody) => "its client cannot come back",
+            Err(why) => {
+                // It may reclaim the open.
+                self.grace.end_client_id(client);
+                self.lose_open(client, &note);
+                why
+            }
+        };
         tracing::info!(share = %engine.name(), why, "an open from before the restart is closed");
         close(engine, &open, now);
         false
@@ -76,18 +91,15 @@ impl Server {
         note: &[u8],
         address: &[u8],
         now: Now,
-    ) -> Result<(), &'static str> {
+    ) -> Result<KeepResult, &'static str> {
         let note = Note::decode(note).map_err(|_| "what was noted of it cannot be read")?;
         let exports = self.exports();
         let export = exports.get(note.export).filter(|export| Arc::ptr_eq(&export.engine, engine));
         let export = Arc::clone(export.ok_or("its export is not served any more")?);
-        if self.handles.make(export.id, address).is_none() {
-            return Err("its file has no handle");
-        }
+        let handle = self.handles.make(export.id, address).ok_or("its file has no handle")?;
         let how = Detached { until_ns: u64::MAX, yields: false, keeper: Arc::new(Unheard), token: 0 };
         engine.detach_restored(open, how, now).map_err(|_| "there are too many")?;
-        let kept = UnclaimedOpen { export, open: Arc::clone(open), note };
-        self.grace.keep(kept).map_err(|_| "its client cannot come back")
+        Ok(self.grace.keep(UnclaimedOpen { export, open: Arc::clone(open), handle, note }))
     }
 
     /// Whether a new open or lock on a file has to wait, because a client may reclaim the file.
@@ -106,18 +118,30 @@ impl Server {
     /// added. May block.
     pub fn record_client(&self, client: &Client) {
         self.grace.is_back(client.key);
+        if client.key == self.clients.key_of_new(client.id) {
+            // Nothing is recorded under its key.
+            client.allow_resuming();
+        }
         if !self.client_records.is_recording() {
             return;
         }
-        let (owner, principal) = (client.owner.clone(), client.principal.clone());
-        let known = RecordedIdentity { key: client.key, owner, verifier: client.verifier, principal };
-        client.record(|| self.client_records.add(known));
+        client.record(|| {
+            self.client_records.add(|| RecordedIdentity {
+                key: client.key,
+                id: client.recorded_id(),
+                owner: client.owner.clone(),
+                verifier: client.verifier,
+                principal: client.principal.clone(),
+            });
+        });
     }
 
     /// Notes that clients have ended or restarted: nobody can reclaim their opens. May block.
     pub fn forget_clients(&self, keys: impl IntoIterator<Item = ClientKey>, now: Now) {
         let keys: Vec<_> = keys.into_iter().collect();
         for key in &keys {
+            self.forget_unrestored(*key);
+            self.recorded.forget_lost(*key);
             if let Some(absent) = self.grace.complete(*key) {
                 self.finish(absent, now);
             }
@@ -129,8 +153,10 @@ impl Server {
     // RFC 8881 18.51.3
     pub fn complete_reclaim(&self, client: &Client, now: Now) {
         if let Some(absent) = self.grace.complete(client.key) {
+            self.recorded.forget(client.key);
             self.finish(absent, now);
         }
+        client.end_reclaim();
     }
 
     /// Ends the grace period if its time is up.
@@ -145,6 +171,7 @@ impl Server {
                     "an NFS client has not returned in time; its opens and locks are released"
                 );
             }
+            self.recorded.forget(key);
             self.finish(absent, now);
             if !is_back {
                 late.push(key);
@@ -164,16 +191,20 @@ impl Server {
         }
     }
 
-    /// Narrows an open to the access that was reclaimed.
+    /// Narrows an open to the access that was reclaimed, and records its stateid.
     fn narrow(&self, state: &LockingState, now: Now) {
-        let Some(opened) = state.opened() else { return };
-        let _modes = opened.changing.lock();
+        let Some((opened, client)) = state.opened().zip(self.clients.get(state.client)) else { return };
+        let _lock = self.lock_states(&client, &state.export, state.node);
+        let modes = opened.changing.lock();
         let holding = state.holding();
         let Ok(deny) = denial(holding.deny) else { return };
         let open = &holding.open;
-        let wanted = narrowed(open.granted(), holding.access);
-        if open.is_closed() || (wanted == open.granted() && deny.contains(open.deny())) {
+        if open.is_closed() {
             return;
+        }
+        let wanted = narrowed(open.granted(), holding.access);
+        if wanted == open.granted() && deny.contains(open.deny()) {
+            return note_again(&client, state, *modes);
         }
         let identity = open.identity();
         let caller = Caller {
@@ -188,8 +219,12 @@ impl Server {
             state.export.engine.change_access(&caller, open, wanted, deny)
         {
             opened.hold(Holding::new(amended, holding.access, holding.deny));
-            enlist(state);
+            if !enlist(&client, state, *modes) {
+                self.forget_client_id(&client);
+            }
             state.export.engine.write_changes();
+        } else {
+            note_again(&client, state, *modes);
         }
     }
 }

@@ -17,7 +17,8 @@ use wire::Now;
 
 use super::Server;
 use crate::state::client::Client;
-use crate::state::stateid::{self, LockState, LockingState, OwnerOnFile};
+use crate::state::record::note_again;
+use crate::state::stateid::{LockState, LockingState, OwnerOnFile};
 
 /// Every byte that a lock can name. One length does not reach the last byte.
 const ALL_BYTES: [RangeRequest; 2] = [
@@ -46,6 +47,8 @@ impl Server {
         // The lock on the states is taken after the commit: other clients may wait for the same lock.
         client.begin_revocation(|| self.client_records.remove(&[client.key]));
         let revoked = self.revoke_live(&client, &state, other, now);
+        // The client must not find it again after a restart.
+        state.export.engine.write_changes();
         client.finish_revocation();
         // It stays recorded if nothing was revoked.
         self.record_acknowledged(std::slice::from_ref(&client));
@@ -79,6 +82,10 @@ impl Server {
             }
         } else if let Some(locks) = state.locks() {
             self.revoke_locks(client, &state, locks, now)?;
+            // What a client has reclaimed so far is not all that it had.
+            if let Some(opened) = locks.open.opened().filter(|_| client.has_reclaimed()) {
+                note_again(client, &locks.open, *opened.changing.lock());
+            }
             revoked.lock_owners += 1;
         } else {
             self.revoke_delegation(client, &state, now);
@@ -90,7 +97,7 @@ impl Server {
     /// The state of a client that a stateid names, unless it was revoked before.
     #[must_use]
     pub fn live_state(&self, client: u64, other: &[u8; 12]) -> Option<Arc<LockingState>> {
-        let key = stateid::key_of(self.config.instance, other)?;
+        let key = self.key_of(other)?;
         let state = self.states.get(key).filter(|state| state.client == client)?.share();
         let is_taken = state.delegation().is_some_and(|delegation| delegation.is_revoked());
         (!is_taken && !state.is_admin_revoked()).then_some(state)
@@ -140,13 +147,17 @@ impl Server {
     /// Whether a stateid names a state of a client that an administrator has revoked.
     #[must_use]
     pub fn is_admin_revoked(&self, client: u64, id: &StateId) -> bool {
-        let key = stateid::key_of(self.config.instance, &id.other);
+        let key = self.key_of(&id.other);
         key.zip(self.clients.get(client)).is_some_and(|(key, client)| client.is_revoked(key))
     }
 
     /// Forgets a revoked state that its client has acknowledged. Returns false if the stateid names none.
     pub fn acknowledge_revoked(&self, client: &Client, id: &StateId) -> bool {
-        stateid::key_of(self.config.instance, &id.other).is_some_and(|key| client.remove_revoked(key))
+        let is_acknowledged = self.key_of(&id.other).is_some_and(|key| client.remove_revoked(key));
+        if is_acknowledged {
+            self.recorded.remove(&id.other);
+        }
+        is_acknowledged
     }
 
     /// Enters clients into the client record again that have acknowledged all revocations. May block.

@@ -81,7 +81,9 @@ impl Server {
                 count += 1;
             }
         }
-        self.clients.all().iter().for_each(|client| client.remove_revoked_on(name));
+        for client in self.clients.all() {
+            self.recorded.remove_keys(&client.remove_revoked_on(name));
+        }
         count
     }
 }

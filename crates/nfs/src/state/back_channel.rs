@@ -231,6 +231,7 @@ pub fn end(session: &Session) {
 // RFC 8881 20.2.3, 20.9.3
 pub fn call_ended(call: &Call, end: CallbackOutcome, now: Now) {
     let Some(next) = call.session.calls.finish(call.slot, call.number, end) else { return };
+    call.request.note_outcome(end);
     if end != CallbackOutcome::Done {
         call.request.keep(now.mono_ns.saturating_add(RECALL_AGAIN_NS));
     }

@@ -111,6 +111,15 @@ impl CallbackRequest {
         }
     }
 
+    /// Notes whether the client knows the delegation that it was to return.
+    pub fn note_outcome(&self, end: CallbackOutcome) {
+        match (&self.purpose, end, self.state.delegation()) {
+            (CallbackPurpose::Recall(_), CallbackOutcome::Done, _) => self.state.settle(true),
+            (CallbackPurpose::Recall(_), CallbackOutcome::Refused, Some(delegation)) => delegation.refused(),
+            _ => {}
+        }
+    }
+
     /// Handles a callback that reached nobody. A recall is sent again, not before this time (monotonic ns). A
     /// query ends without a result.
     pub fn keep(&self, at_ns: u64) {

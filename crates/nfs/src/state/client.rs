@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use nfs_wire::op::create_session;
@@ -25,6 +25,8 @@ use crate::state::stateid::{LockingState, OwnerOnFile};
 
 /// Number of exports that the status output shows for one client.
 const MAX_NOTED_EXPORTS: usize = 64;
+/// Most OPENs between two ticks after which the states are settled.
+const MAX_RECENT: usize = 4096;
 
 /// The arguments of EXCHANGE_ID that identify a client.
 #[derive(Debug)]
@@ -59,6 +61,12 @@ pub struct Client {
     pub key: ClientKey,
     confirmed: AtomicBool,
     reclaimed: AtomicBool,
+    /// All that it has reclaimed is recorded as it is now.
+    reclaims_recorded: AtomicBool,
+    /// Some of its opens from before a restart may not be restored yet.
+    resuming: AtomicBool,
+    /// One of [`ID_NOT_RECORDED`], [`ID_RECORDED`] and [`ID_FORBIDDEN`].
+    id_standing: AtomicU8,
     proved: AtomicBool,
     /// The time of its last request (monotonic ns).
     heard_ns: AtomicU64,
@@ -80,6 +88,13 @@ pub struct Client {
     pub creating: Mutex<CreateSessionSlot>,
     holds: Mutex<ClientState>,
 }
+
+/// The client ID is not recorded: the client may have something to reclaim.
+const ID_NOT_RECORDED: u8 = 0;
+/// The client ID is recorded, so the client may resume after a restart.
+const ID_RECORDED: u8 = 1;
+/// The client ID must not be recorded: a state of the client ends with the server.
+const ID_FORBIDDEN: u8 = 2;
 
 /// The standing of a client in the client records.
 #[derive(Debug, Default)]
@@ -109,6 +124,8 @@ pub(crate) struct EndedClient {
     pub states: Vec<Arc<LockingState>>,
     /// Exports whose engines know the client.
     pub exports: Vec<Arc<Export>>,
+    /// The keys of states that an administrator has revoked.
+    pub revoked: Vec<u64>,
 }
 
 /// Everything that a client has.
@@ -129,12 +146,22 @@ struct ClientState {
     owners: HashMap<u128, (Box<[u8]>, usize)>,
     /// Exports whose engines know the client.
     engines: Vec<Arc<Export>>,
+    /// The keys of states with a recent OPEN or grant: since the last tick, and since the one before.
+    recent: [Vec<u64>; 2],
     /// The keys of states that an administrator has revoked and that the client has not freed yet, each with
     /// the name of its export. The states themselves are gone, so they keep no file and no directory open.
     revoked: HashMap<u64, String>,
 }
 
 impl ClientState {
+    /// Notes an OPEN.
+    fn note_opened(&mut self, key: u64) {
+        let [recent, _] = &mut self.recent;
+        if recent.len() < MAX_RECENT {
+            recent.push(key);
+        }
+    }
+
     /// Forgets the cache key of a file that the client created, if it has no state of it any more.
     fn forget_key(&mut self, export: u32, node: NodeId) {
         if !self.made.contains_key(&(export, node)) || self.delegations.contains_key(&(export, node)) {
@@ -209,6 +236,9 @@ impl Client {
             key,
             confirmed: AtomicBool::new(false),
             reclaimed: AtomicBool::new(false),
+            reclaims_recorded: AtomicBool::new(false),
+            resuming: AtomicBool::new(false),
+            id_standing: AtomicU8::new(ID_NOT_RECORDED),
             proved: AtomicBool::new(false),
             heard_ns: AtomicU64::new(request.now.mono_ns),
             ended: AtomicBool::new(false),
@@ -241,10 +271,64 @@ impl Client {
         !self.reclaimed.swap(true, Ordering::AcqRel)
     }
 
+    /// Notes that all that it has reclaimed is recorded as it is now.
+    pub fn end_reclaim(&self) {
+        self.reclaims_recorded.store(true, Ordering::Release);
+    }
+
     /// Whether it has said that it has reclaimed everything.
     #[must_use]
     pub fn has_reclaimed(&self) -> bool {
         self.reclaimed.load(Ordering::Acquire)
+    }
+
+    /// Makes it a client that goes on after a restart. `is_resuming`: not all of its opens are restored yet.
+    pub fn resume(&self, is_resuming: bool) {
+        self.confirm();
+        self.complete_reclaim();
+        self.prove();
+        self.allow_resuming();
+        self.resuming.store(is_resuming, Ordering::Release);
+    }
+
+    /// Whether some of its opens from before a restart may not be restored yet.
+    #[inline]
+    #[must_use]
+    pub fn is_resuming(&self) -> bool {
+        self.resuming.load(Ordering::Relaxed)
+    }
+
+    /// Notes that all of its opens are restored.
+    pub fn end_resuming(&self) {
+        self.resuming.store(false, Ordering::Release);
+    }
+
+    /// Its client ID may be recorded from now on, unless that is forbidden.
+    pub fn allow_resuming(&self) {
+        let _ = self.id_standing.compare_exchange(
+            ID_NOT_RECORDED,
+            ID_RECORDED,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+    }
+
+    /// Its client ID must not be recorded any more. Returns false if that was so before.
+    pub fn forbid_resuming(&self) -> bool {
+        self.id_standing.swap(ID_FORBIDDEN, Ordering::AcqRel) != ID_FORBIDDEN
+    }
+
+    /// The client ID for the client records. Zero if the client cannot resume.
+    #[must_use]
+    pub fn recorded_id(&self) -> u64 {
+        if self.id_standing.load(Ordering::Acquire) == ID_RECORDED { self.id } else { 0 }
+    }
+
+    /// Whether it has reclaimed everything and its client ID is not recorded yet.
+    #[must_use]
+    pub fn wants_id_recorded(&self) -> bool {
+        let is_recorded = self.id_standing.load(Ordering::Acquire) != ID_NOT_RECORDED;
+        !is_recorded && self.is_confirmed() && self.reclaims_recorded.load(Ordering::Acquire)
     }
 
     /// Notes that it has had something open, now or before a restart. An export has admitted it, so it is not
@@ -377,7 +461,8 @@ impl Client {
     #[must_use]
     pub fn has_state(&self) -> bool {
         let holds = self.holds.lock();
-        !(holds.opens.is_empty() && holds.locks.is_empty() && holds.delegations.is_empty())
+        self.is_resuming()
+            || !(holds.opens.is_empty() && holds.locks.is_empty() && holds.delegations.is_empty())
     }
 
     /// Its numbers of opens, lock-owners and delegations.
@@ -477,7 +562,10 @@ impl Client {
     /// Adds a delegation. Returns false if the client has ended.
     #[must_use]
     pub fn add_delegation(&self, state: &Arc<LockingState>) -> bool {
-        self.add(|holds| holds.delegations.insert((state.export.id, state.node), Arc::clone(state)))
+        self.add(|holds| {
+            holds.note_opened(state.key());
+            holds.delegations.insert((state.export.id, state.node), Arc::clone(state))
+        })
     }
 
     /// Adds a state, unless the client has ended and handed over its states.
@@ -511,7 +599,25 @@ impl Client {
     /// Adds the open of an open-owner on a file. Returns false if the client has ended.
     #[must_use]
     pub fn add_open(&self, of: OwnerOnFile<'_>, state: &Arc<LockingState>) -> bool {
-        self.add(|holds| holds.opens.insert(key_of(of), Arc::clone(state)))
+        self.add(|holds| {
+            holds.note_opened(state.key());
+            holds.opens.insert(key_of(of), Arc::clone(state))
+        })
+    }
+
+    /// Notes that it has opened a file of an open once more.
+    pub fn note_opened(&self, state: &LockingState) {
+        state.settle(false);
+        self.holds.lock().note_opened(state.key());
+    }
+
+    /// The keys of states whose last OPEN was longer ago than the last call of this. Some may be gone.
+    #[must_use]
+    pub(crate) fn take_settled(&self) -> Vec<u64> {
+        let mut holds = self.holds.lock();
+        let [recent, before] = &mut holds.recent;
+        let is_idle = recent.is_empty() && before.is_empty();
+        if is_idle { Vec::new() } else { std::mem::replace(before, std::mem::take(recent)) }
     }
 
     /// Removes an open together with its lock states. Returns those.
@@ -536,6 +642,14 @@ impl Client {
     #[must_use]
     pub fn locks_of(&self, of: OwnerOnFile<'_>) -> Option<Arc<LockingState>> {
         self.holds.lock().locks.get(&key_of(of)).map(Arc::clone)
+    }
+
+    /// The states of the lock-owners through an open, at most so many of them.
+    #[must_use]
+    pub fn locks_through(&self, open: &LockingState, most: usize) -> Vec<Arc<LockingState>> {
+        let holds = self.holds.lock();
+        let through = holds.through.range((open.key(), 0)..=(open.key(), u64::MAX));
+        through.take(most).map(|(_, locks)| Arc::clone(locks)).collect()
     }
 
     /// Adds the locks of a lock-owner on a file. Returns false if the client has ended.
@@ -572,11 +686,12 @@ impl Client {
         was_there
     }
 
-    /// Forgets the revoked states on an export of this name.
-    pub(crate) fn remove_revoked_on(&self, export: &str) {
+    /// Forgets the revoked states on an export of this name. Returns their keys.
+    pub(crate) fn remove_revoked_on(&self, export: &str) -> Vec<u64> {
         let mut holds = self.holds.lock();
-        holds.revoked.retain(|_, name| name != export);
+        let removed = holds.revoked.extract_if(|_, name| name == export).map(|(key, _)| key).collect();
         self.admin_revoked.store(holds.revoked.len() as u64, Ordering::Release);
+        removed
     }
 
     /// Whether it has still to free states that an administrator has revoked.
@@ -638,7 +753,8 @@ impl Client {
         let holds = std::mem::take(&mut *self.holds.lock());
         let states = holds.locks.into_values().chain(holds.opens.into_values());
         let states = states.chain(holds.delegations.into_values()).collect();
-        EndedClient { sessions: holds.sessions, states, exports: holds.engines }
+        let revoked = holds.revoked.into_keys().collect();
+        EndedClient { sessions: holds.sessions, states, exports: holds.engines, revoked }
     }
 }
 

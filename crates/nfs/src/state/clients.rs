@@ -39,10 +39,10 @@ struct OwnerRecords {
 impl ClientTable {
     /// An unused client ID that nobody can guess: whoever knows one can create a session of the client, or
     /// end the client.
-    fn new_id(&self) -> u64 {
+    fn new_id(&self, grace: &Grace) -> u64 {
         loop {
             let id = u64::from_le_bytes(auth::crypto::random());
-            if id != 0 && !self.by_id.contains_key(&id) {
+            if id != 0 && !self.by_id.contains_key(&id) && grace.resumable(id).is_none() {
                 return id;
             }
         }
@@ -199,13 +199,11 @@ impl Clients {
             }
         }
         // Case 1.
-        let id = known.new_id();
+        let id = known.new_id(grace);
         // Its state from before a restart is kept under the key of that time.
         let key = match came {
             OwnerStatus::Back(key) => key,
-            OwnerStatus::New | OwnerStatus::Anew(_) | OwnerStatus::Stranger => {
-                ClientKey(u128::from(self.instance) << 64 | u128::from(id))
-            }
+            OwnerStatus::New | OwnerStatus::Anew(_) | OwnerStatus::Stranger => self.key_of_new(id),
         };
         let client = Arc::new(Client::new(id, key, request));
         if matches!(came, OwnerStatus::Back(_) | OwnerStatus::Anew(_))
@@ -216,6 +214,29 @@ impl Clients {
         known.enter(&client);
         known.by_owner.entry(request.owner.into()).or_default().unconfirmed = Some(id);
         Ok((client, gone))
+    }
+
+    /// Adds a client that goes on after a restart under its client ID of that time. Returns the client that
+    /// makes room for it.
+    ///
+    /// # Errors
+    /// NFS4ERR_STALE_CLIENTID if its owner has another client ID by now. NFS4ERR_DELAY if there are too many
+    /// clients, or if it has just been added.
+    pub fn resume(&self, client: &Arc<Client>, now: Now) -> Result<Option<Arc<Client>>, NfsStat> {
+        let mut known = self.known.lock();
+        if known.by_id.contains_key(&client.id) {
+            return Err(NfsStat::Delay);
+        }
+        if known.by_owner.get(&client.owner).is_some_and(|records| records.confirmed.is_some()) {
+            return Err(NfsStat::StaleClientId);
+        }
+        let gone = known.client_to_displace(client.address, now)?;
+        if let Some(gone) = &gone {
+            known.forget(gone);
+        }
+        known.by_owner.entry(client.owner.clone()).or_default().confirmed = Some(client.id);
+        known.enter(client);
+        Ok(gone)
     }
 
     /// Confirms a client that has created its first session. Returns the older client of the same owner,
@@ -235,6 +256,12 @@ impl Clients {
         records.confirmed = Some(client.id);
         records.unconfirmed = records.unconfirmed.filter(|id| *id != client.id);
         Ok(before.and_then(|before| known.remove_id(before)))
+    }
+
+    /// The key of a client that this run of the server has made.
+    #[must_use]
+    pub fn key_of_new(&self, id: u64) -> ClientKey {
+        ClientKey(u128::from(self.instance) << 64 | u128::from(id))
     }
 
     /// The client with this client ID.

@@ -22,6 +22,8 @@ pub struct DelegationState {
     before: OnceLock<DelegatedBaseline>,
     /// The time at which an open of the same client caused the recall (monotonic ns). Zero if none did.
     own_recall_ns: AtomicU64,
+    /// The client has refused a recall.
+    was_refused: AtomicBool,
     /// [`REVOKED`], [`OVER`].
     fate: AtomicU8,
 }
@@ -49,6 +51,7 @@ impl DelegationState {
             pending: Mutex::default(),
             before: OnceLock::new(),
             own_recall_ns: AtomicU64::new(0),
+            was_refused: AtomicBool::new(false),
             fate: AtomicU8::new(0),
         }
     }
@@ -62,6 +65,17 @@ impl DelegationState {
     #[must_use]
     pub fn before(&self) -> Option<&DelegatedBaseline> {
         self.before.get()
+    }
+
+    /// Notes that the client has refused its recall.
+    pub fn refused(&self) {
+        self.was_refused.store(true, Ordering::Release);
+    }
+
+    /// Whether the client has refused its recall.
+    #[must_use]
+    pub fn was_refused(&self) -> bool {
+        self.was_refused.load(Ordering::Acquire)
     }
 
     /// Notes that the engine recalls it.

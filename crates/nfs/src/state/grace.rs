@@ -6,7 +6,11 @@
 //! its opens one by one (`crate::op::claim`). When it reports the end of its reclaims, the opens that it has
 //! not reclaimed are closed. The grace period ends when the last client has reported that, or when its time
 //! is up.
+//!
+//! A client that goes on with its old client ID has nothing to reclaim (`crate::server::resume`), and nobody
+//! waits for it any more.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +22,10 @@ use volume::NodeId;
 use wire::Now;
 
 use crate::config::Export;
+use crate::state::client::Client;
 use crate::state::client_records::PreviousClients;
 use crate::state::credentials::Principal;
+use crate::state::filehandle::Handle;
 use crate::state::record::{Note, RecordedIdentity, RecordedKind};
 use crate::state::stateid::{LockingState, OwnerOnFile};
 
@@ -32,8 +38,20 @@ pub struct UnclaimedOpen {
     pub export: Arc<Export>,
     /// The engine's open.
     pub open: Arc<Open>,
+    /// Its filehandle.
+    pub handle: Handle,
     /// The record of its NFS state.
     pub note: Note,
+}
+
+/// The outcome of keeping a restored open.
+pub enum KeepResult {
+    /// It is kept for its client.
+    Kept,
+    /// Its client has resumed, and gets it now.
+    Resumed(Arc<Client>, UnclaimedOpen),
+    /// No such client may come back. The caller closes it.
+    Nobody,
 }
 
 /// Closes an open that no client has reclaimed.
@@ -68,6 +86,13 @@ impl AbsentClient {
     pub fn unclaimed(&self) -> impl Iterator<Item = &UnclaimedOpen> {
         self.kept.values()
     }
+
+    /// Takes the opens that it has not reclaimed.
+    pub fn take_unclaimed(&mut self) -> Vec<UnclaimedOpen> {
+        let mut opens: Vec<_> = std::mem::take(&mut self.kept).into_values().collect();
+        opens.sort_by_key(|kept| kept.note.kind != RecordedKind::Delegation);
+        opens
+    }
 }
 
 /// Whether an open was a delegation; its owner, export and file.
@@ -101,8 +126,11 @@ pub struct Grace {
 struct ReclaimTable {
     absent: HashMap<ClientKey, AbsentClient>,
     by_owner: HashMap<Box<[u8]>, ClientKey>,
-    /// Files of which any state was kept or reclaimed.
-    files: HashSet<NodeId>,
+    by_id: HashMap<u64, ClientKey>,
+    /// Files of which any state was kept or reclaimed, each with its clients.
+    files: HashMap<NodeId, HashSet<ClientKey>>,
+    /// Clients that have resumed. Opens of them may still be restored.
+    resumed: HashMap<ClientKey, Arc<Client>>,
     /// True if the end of the records may be missing. No new state is safe then.
     is_incomplete: bool,
     /// The time of its end (monotonic ns), and the latest possible one.
@@ -114,6 +142,7 @@ impl ReclaimTable {
     fn take(&mut self, key: ClientKey) -> Option<AbsentClient> {
         let absent = self.absent.remove(&key)?;
         self.by_owner.remove(&absent.known.owner);
+        self.by_id.remove(&absent.known.id);
         Some(absent)
     }
 }
@@ -125,6 +154,7 @@ impl Grace {
         let mut table = self.table.lock();
         for known in before.clients {
             table.by_owner.insert(known.owner.clone(), known.key);
+            table.by_id.insert(known.id, known.key);
             let absent = AbsentClient { is_back: false, kept: HashMap::new(), claimed: Vec::new(), known };
             table.absent.insert(absent.known.key, absent);
         }
@@ -154,16 +184,65 @@ impl Grace {
     }
 
     /// Keeps an open for its client.
-    ///
-    /// # Errors
-    /// Returns the open if no such client may reclaim. The caller closes it.
-    pub fn keep(&self, kept: UnclaimedOpen) -> Result<(), UnclaimedOpen> {
+    pub fn keep(&self, kept: UnclaimedOpen) -> KeepResult {
         let mut table = self.table.lock();
-        let node = kept.open.node_id();
-        let Some(absent) = table.absent.get_mut(&kept.open.client()) else { return Err(kept) };
+        let (node, client) = (kept.open.node_id(), kept.open.client());
+        let Some(absent) = table.absent.get_mut(&client) else {
+            let resumed = table.resumed.get(&client).map(Arc::clone);
+            return match resumed {
+                Some(client) => KeepResult::Resumed(client, kept),
+                None => KeepResult::Nobody,
+            };
+        };
         absent.kept.insert(key_of(&kept.note, node), kept);
-        table.files.insert(node);
-        Ok(())
+        table.files.entry(node).or_default().insert(client);
+        KeepResult::Kept
+    }
+
+    /// The client with this client ID, if it can resume.
+    #[must_use]
+    pub fn resumable(&self, id: u64) -> Option<RecordedIdentity> {
+        if !self.is_on() {
+            return None;
+        }
+        let table = self.table.lock();
+        let absent = table.by_id.get(&id).and_then(|key| table.absent.get(key))?;
+        let is_usable = absent.known.id == id && id != 0 && !table.is_incomplete;
+        is_usable.then(|| absent.known.clone())
+    }
+
+    /// A client cannot resume, and has to reclaim. Returns false if it has resumed before, or has ended.
+    pub fn end_client_id(&self, key: ClientKey) -> bool {
+        let mut table = self.table.lock();
+        let absent = table.absent.get_mut(&key);
+        absent.map(|absent| absent.known.id = 0).is_some()
+    }
+
+    /// Notes that a client has resumed. Returns what was kept for it so far. None if it cannot resume any
+    /// more. The last client ends the grace period.
+    pub fn resume(&self, key: ClientKey, client: &Arc<Client>) -> Option<AbsentClient> {
+        let mut table = self.table.lock();
+        table.absent.get(&key).filter(|absent| absent.known.id == client.id)?;
+        let absent = table.take(key)?;
+        table.resumed.insert(key, Arc::clone(client));
+        for (.., node) in absent.kept.keys() {
+            if let Entry::Occupied(mut clients) = table.files.entry(*node) {
+                clients.get_mut().remove(&key);
+                if clients.get().is_empty() {
+                    clients.remove();
+                }
+            }
+        }
+        if table.absent.is_empty() {
+            self.end(&mut table);
+        }
+        Some(absent)
+    }
+
+    /// Forgets that a client has resumed: it has all its opens, or has ended.
+    pub fn forget_resumed(&self, key: ClientKey) {
+        let forgotten = self.table.lock().resumed.remove(&key);
+        drop(forgotten);
     }
 
     /// Compares a client that sends EXCHANGE_ID with those that may reclaim.
@@ -173,14 +252,18 @@ impl Grace {
         if !self.is_on() {
             return OwnerStatus::New;
         }
-        let table = self.table.lock();
-        let known =
-            table.by_owner.get(owner).and_then(|key| table.absent.get(key)).map(|absent| &absent.known);
+        let mut table = self.table.lock();
+        let ReclaimTable { absent, by_owner, .. } = &mut *table;
+        let known = by_owner.get(owner).and_then(|key| absent.get_mut(key)).map(|absent| &mut absent.known);
         match known {
             None => OwnerStatus::New,
             Some(known) if known.principal != *principal => OwnerStatus::Stranger,
             Some(known) if known.verifier != verifier => OwnerStatus::Anew(known.key),
-            Some(known) => OwnerStatus::Back(known.key),
+            Some(known) => {
+                // It reclaims, and does not use its old client ID any more.
+                known.id = 0;
+                OwnerStatus::Back(known.key)
+            }
         }
     }
 
@@ -209,7 +292,7 @@ impl Grace {
             return false;
         }
         let table = self.table.lock();
-        table.is_incomplete || table.files.contains(&node)
+        table.is_incomplete || table.files.contains_key(&node)
     }
 
     /// Whether every new open has to wait.
@@ -229,7 +312,7 @@ impl Grace {
     /// Notes that an open was reclaimed.
     pub fn claimed(&self, client: ClientKey, state: &Arc<LockingState>, now: Now) {
         let mut table = self.table.lock();
-        table.files.insert(state.node);
+        table.files.entry(state.node).or_default().insert(client);
         table.until_ns = table.until_ns.max(now.mono_ns.saturating_add(STRETCH_NS)).min(table.latest_ns);
         if let Some(absent) = table.absent.get_mut(&client) {
             absent.claimed.push(ReclaimedOpen { state: Arc::clone(state), ranges: Vec::new() });
@@ -296,7 +379,8 @@ impl Grace {
 
     fn end(&self, table: &mut ReclaimTable) {
         tracing::info!("every NFS client from before the restart is back, or is expected no longer");
-        *table = ReclaimTable::default();
+        let resumed = std::mem::take(&mut table.resumed);
+        *table = ReclaimTable { resumed, ..ReclaimTable::default() };
         self.is_on.store(false, Ordering::Release);
     }
 }

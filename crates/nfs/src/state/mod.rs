@@ -14,6 +14,7 @@
 //! | [`reopens`] | files that clients have opened before |
 //! | [`state_locks`] | mutual exclusion between changes of a client's states of a file |
 //! | [`record`], [`client_records`], [`grace`] | records over a restart, and the clients that may reclaim |
+//! | [`recorded_states`] | the stateids from before a restart |
 //!
 //! [`client`], [`session`], [`connection_handle`] and [`back_channel`] depend on each other: a client has
 //! sessions, a session has connections, and a callback goes over any of them. The dependencies between all
@@ -35,6 +36,7 @@ pub mod group_lookup;
 pub mod item_cache;
 pub mod open;
 pub mod record;
+pub mod recorded_states;
 pub mod reopens;
 pub mod reply_memory;
 pub mod session;

@@ -57,10 +57,22 @@ impl OpenState {
 }
 
 /// The pairs of access and deny with which an open-owner has opened a file, as bits.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Modes(u16);
 
 impl Modes {
+    /// The pairs with these bits.
+    #[must_use]
+    pub fn of_bits(bits: u16) -> Modes {
+        Modes(bits)
+    }
+
+    /// The pairs as bits.
+    #[must_use]
+    pub fn bits(self) -> u16 {
+        self.0
+    }
+
     fn bit(access: ShareAccess, deny: ShareDeny) -> u16 {
         1 << ((access.bits() & 3) << 2 | (deny.bits() & 3))
     }

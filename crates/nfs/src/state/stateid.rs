@@ -27,6 +27,12 @@ pub struct LockingState {
     pub handle: Handle,
     /// The file within its volume.
     pub node: NodeId,
+    /// Its `other` part, as the client knows it.
+    other: [u8; 12],
+    /// The seqid with which it was resumed after a restart. Zero: this run of the server has made it.
+    resumed_seqid: u32,
+    /// The client has surely received the reply to its last OPEN.
+    is_settled: AtomicBool,
     seqid: AtomicU32,
     /// An administrator has revoked it (RFC 8881 8.5).
     is_admin_revoked: AtomicBool,
@@ -86,6 +92,8 @@ pub struct OwnerOnFile<'a> {
 
 /// The arguments that all kinds of a new state have in common.
 pub struct NewState {
+    /// The instance of the server.
+    pub instance: u64,
     /// Its key in the table of states.
     pub key: u64,
     /// The client ID of its client.
@@ -100,7 +108,7 @@ pub struct NewState {
 
 impl LockingState {
     fn new(new_state: NewState, kind: StateKind) -> LockingState {
-        let NewState { key, client, export, handle, node } = new_state;
+        let NewState { instance, key, client, export, handle, node } = new_state;
         let (account, owner): (_, &[u8]) = match &kind {
             StateKind::Open(open) => (open.holding.load().open.account(), &open.owner),
             StateKind::Locks(locks) => (locks.opened.holding.load().open.account(), &locks.owner),
@@ -108,8 +116,62 @@ impl LockingState {
         };
         let charge = export.engine.client_memory().charge(account, state_bytes(owner));
         let is_admin_revoked = AtomicBool::new(false);
-        let seqid = AtomicU32::new(1);
-        LockingState { key, client, export, handle, node, seqid, is_admin_revoked, kind, _charge: charge }
+        LockingState {
+            key,
+            client,
+            export,
+            handle,
+            node,
+            other: other_of(instance, key),
+            resumed_seqid: 0,
+            is_settled: AtomicBool::new(false),
+            seqid: AtomicU32::new(1),
+            is_admin_revoked,
+            kind,
+            _charge: charge,
+        }
+    }
+
+    /// The same state under its stateid from before a restart.
+    #[must_use]
+    pub fn resumed(self, id: StateId, is_settled: bool) -> LockingState {
+        let (resumed_seqid, is_settled) = (id.seqid.max(1), AtomicBool::new(is_settled));
+        LockingState {
+            other: id.other,
+            seqid: AtomicU32::new(resumed_seqid),
+            resumed_seqid,
+            is_settled,
+            ..self
+        }
+    }
+
+    /// Whether it has its stateid from before a restart.
+    #[inline]
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.resumed_seqid != 0
+    }
+
+    /// Whether the client has surely received the reply to its last OPEN.
+    #[inline]
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.is_settled.load(Ordering::Acquire)
+    }
+
+    /// Notes whether the client has surely received the reply to its last OPEN.
+    #[inline]
+    pub fn settle(&self, is_settled: bool) {
+        if self.is_settled() != is_settled {
+            self.is_settled.store(is_settled, Ordering::Release);
+        }
+    }
+
+    /// Whether the client's next OPEN may be its last one from before the restart once more. The reply to
+    /// that one was lost with the server.
+    #[must_use]
+    pub fn awaits_repeat(&self) -> bool {
+        self.resumed_seqid == self.seqid.load(Ordering::Acquire) && !self.is_settled()
     }
 
     /// A new open.
@@ -198,20 +260,20 @@ impl LockingState {
 
     /// Its current stateid.
     #[must_use]
-    pub fn id(&self, instance: u64) -> StateId {
-        StateId { seqid: self.seqid.load(Ordering::Acquire), other: other_of(instance, self.key) }
+    pub fn id(&self) -> StateId {
+        StateId { seqid: self.seqid.load(Ordering::Acquire), other: self.other }
     }
 
     /// Its stateid after a change.
     #[must_use]
-    pub fn next_id(&self, instance: u64) -> StateId {
+    pub fn next_id(&self) -> StateId {
         let mut seqid = self.seqid.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         // RFC 8881 8.2.2: zero has another meaning.
         if seqid == 0 {
             seqid = 1;
             self.seqid.store(1, Ordering::Release);
         }
-        StateId { seqid, other: other_of(instance, self.key) }
+        StateId { seqid, other: self.other }
     }
 
     /// Checks that the seqid of a stateid may be used now.
@@ -226,6 +288,11 @@ impl LockingState {
             0 => Ok(()),
             seqid if seqid == now => Ok(()),
             seqid if (now.wrapping_sub(seqid) as i32) > 0 => Err(NfsStat::OldStateId),
+            // A LOCK or LOCKU counts it without a record. The client has it from before the restart.
+            seqid if self.is_resumed() && self.locks().is_some() => {
+                let adopt = self.seqid.compare_exchange(now, seqid, Ordering::AcqRel, Ordering::Acquire);
+                adopt.map(drop).or_else(|_| self.check_seqid(seqid))
+            }
             _ => Err(NfsStat::BadStateId),
         }
     }
@@ -248,6 +315,12 @@ pub fn key_of(instance: u64, other: &[u8; 12]) -> Option<u64> {
     (*run == run_of(instance)).then(|| key.try_into().map(u64::from_be_bytes).ok())?
 }
 
+/// Whether a stateid is of this instance of the server, or could be taken for one.
+#[must_use]
+pub fn is_of_run(instance: u64, other: &[u8; 12]) -> bool {
+    other[..4] == run_of(instance)
+}
+
 /// Four bytes of the instance. They never equal the beginning of a special stateid.
 fn run_of(instance: u64) -> [u8; 4] {
     let run = (instance as u32) & 0x7fff_ffff | 1;
@@ -257,6 +330,11 @@ fn run_of(instance: u64) -> [u8; 4] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_of_the_server_are_told_apart() {
+        assert!(is_of_run(77, &other_of(77, 1)) && !is_of_run(77, &other_of(99, 1)));
+    }
 
     #[test]
     fn a_stateid_names_its_key_and_its_run_of_the_server() {

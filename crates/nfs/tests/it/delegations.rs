@@ -717,7 +717,7 @@ fn an_open_that_an_administrator_revokes_takes_the_clients_delegation_along() {
     let mut scene = DelegatedFile::new();
     let known = scene.world.server.all_states();
     let open = known.iter().find(|state| state.opened().is_some()).expect("the holder's open");
-    let open = open.id(scene.world.server.config().instance);
+    let open = open.id();
     let revoked = scene.world.server.revoke(scene.holder.clientid, &open.other, scene.world.now);
     let revoked = revoked.expect("the open");
     assert_eq!((revoked.opens, revoked.lock_owners, revoked.delegations), (1, 0, 1));

@@ -22,6 +22,8 @@ mod lost;
 mod many;
 mod opens;
 mod replaced;
+mod resume;
+mod resume_faults;
 mod revocation;
 mod rights;
 mod room;

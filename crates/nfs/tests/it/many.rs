@@ -45,7 +45,7 @@ impl StateFactory {
     fn new_state(&mut self, node: NodeId) -> NewState {
         self.keys += 1;
         let (export, handle) = (Arc::clone(&self.first.export), self.first.handle);
-        NewState { key: self.keys, client: self.client.id, export, handle, node }
+        NewState { instance: 1, key: self.keys, client: self.client.id, export, handle, node }
     }
 
     fn holding(&self) -> Holding {

@@ -4,6 +4,7 @@
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::Duration;
 
+use nfs::state::client_records::RecordStorage;
 use nfs::state::record::ClientRecord;
 use nfs_wire::NfsStat;
 use nfs_wire::op::lock::{Args as LockArgs, Locker, OpenToLockOwner, Res as LockRes, UnlockArgs};
@@ -13,7 +14,7 @@ use nfs_wire::op::{Args, Res, stateid};
 use nfs_wire::types::{Identity, LockType, StateId, StateOwner};
 use nfs_wire::xdr::List;
 use testkit::nfs::*;
-use volume::journal::{Journal, JournalPosition, MemoryJournal};
+use volume::journal::{Journal, JournalPosition, MemoryJournal, MemoryMark};
 
 fn locking(open_stateid: StateId, name: &'static [u8]) -> Args<'static> {
     let lock_owner = StateOwner { clientid: 0, owner: Identity(name) };
@@ -202,10 +203,12 @@ fn a_client_is_struck_off_before_its_open_is_closed_and_others_do_not_wait_meanw
         noted.lock().expect("nobody panicked").push((engine.open_count(), is_free));
     };
     let journal = Arc::new(WatchedJournal { records: MemoryJournal::default(), on_commit });
-    world.server.keep_clients(journal, &[], b"boot", world.now).expect("a journal");
+    let storage = RecordStorage { journal, mark: Arc::new(MemoryMark::default()) };
+    world.server.keep_clients(storage, &[], b"boot", world.now).expect("a journal");
     let mut wire = world.connect();
     let mut client = Client::new(&mut wire, b"client", 1);
     let (_, open) = client.create(&mut wire, b"file");
+    seen.lock().expect("nobody panicked").clear();
     world.server.revoke(client.clientid, &open.other, world.now).expect("the open");
     assert_eq!(*seen.lock().expect("nobody panicked"), [(1, true)]);
     assert_eq!(world.engine.open_count(), 0);

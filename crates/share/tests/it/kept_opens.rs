@@ -29,6 +29,8 @@ impl OpenRestorer for Collector {
     fn take(&self, restored: Restored) {
         self.opens.send(restored).expect("all are awaited");
     }
+
+    fn lose(&self, _client: share::ClientKey, _note: &[u8]) {}
 }
 
 /// Makes a new share record its opens in `journal`, and restores those of its `records`.

@@ -17,6 +17,7 @@ mod connection_counters;
 mod detached;
 mod directory_caching;
 mod flush;
+mod full_journal;
 mod halfway;
 mod homes;
 mod hooked_journal;

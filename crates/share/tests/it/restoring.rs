@@ -51,6 +51,8 @@ impl OpenRestorer for TestTaker {
         self.share.detach_restored(&open, how, at(self.seconds.load(Ordering::Relaxed))).unwrap();
         self.taken.lock().unwrap().push(open);
     }
+
+    fn lose(&self, _client: share::ClientKey, _note: &[u8]) {}
 }
 
 /// A share that records its opens.

@@ -258,6 +258,8 @@ impl OpenRestorer for TestRestorer {
     fn take(&self, restored: Restored) {
         self.server.restore_open(&self.config, restored, self.now, self.now);
     }
+
+    fn lose(&self, _client: share::ClientKey, _note: &[u8]) {}
 }
 
 /// A server configuration that accepts every dialect and requires nothing.

@@ -30,12 +30,12 @@ pub fn member_names(dir: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Whether a file at the top of the directory is part of a backup. The password of the first user is not: it
-/// is there in plain text, for a few minutes. Sockets and locks belong to a process,
-/// and the last epoch to a tenure store. Backups are no part of
-/// backups, also those that a shell has compressed and put there, and those that are not complete.
+/// is there in plain text, for a few minutes. Sockets and locks belong to a process, and the last epoch to a
+/// tenure store. The mark of a journal does not hold for an earlier content. Backups are no part of backups,
+/// also those that a shell has compressed and put there, and those that are not complete.
 fn is_member(name: &str) -> bool {
     let is_left_over = [".damaged", ".tar", ".partial"].iter().any(|part| name.contains(part));
-    let is_left_over = is_left_over || name.ends_with(".new");
+    let is_left_over = is_left_over || name.ends_with(".new") || name.ends_with(".complete");
     !is_left_over && !["lock", "control.sock", last_epoch::NAME, FIRST_PASSWORD].contains(&name)
 }
 
@@ -62,9 +62,16 @@ mod tests {
     #[test]
     fn backups_are_no_part_of_backups() {
         let dir = tempfile::tempdir().unwrap();
-        for name in
-            ["state.redb", "b.tar", "b.tar.zst", "b.7.partial", "b.tar.7.partial", "x.damaged", "lock"]
-        {
+        for name in [
+            "state.redb",
+            "nfs-clients.1.complete",
+            "b.tar",
+            "b.tar.zst",
+            "b.7.partial",
+            "b.tar.7.partial",
+            "x.damaged",
+            "lock",
+        ] {
             fs::write(dir.path().join(name), "").unwrap();
         }
         assert_eq!(member_names(dir.path()).unwrap(), ["state.redb"]);

@@ -179,8 +179,11 @@ impl Share {
         now: Now,
     ) -> Result<Vec<UnrestoredOpen>, Unreadable> {
         let ledger = Ledger::read(records)?;
-        let unrestored =
-            ledger.live.iter().map(|(id, entry)| UnrestoredOpen { id: *id, note: entry.made.note.clone() });
+        let unrestored = ledger.live.iter().map(|(id, entry)| UnrestoredOpen {
+            id: *id,
+            client: entry.made.client,
+            note: entry.made.note.clone(),
+        });
         let unrestored = unrestored.collect();
         self.keep_ledger(journal, ledger, now)?;
         Ok(unrestored)
@@ -340,6 +343,7 @@ impl Share {
                 }
                 Err(why) => {
                     self.tell_gone(&state.made, why, is_doubtful);
+                    turn.restorer.lose(state.made.client, &state.made.note);
                     self.note_change(JournalRecord::Closed { id: state.made.id });
                     is_any_gone = true;
                 }

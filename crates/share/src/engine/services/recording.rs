@@ -15,6 +15,7 @@ use crate::caching::grants::{Grant, Holder};
 use crate::engine::Share;
 use crate::engine::parts::file::{Deletion, File, FileState, HardLinkedName};
 use crate::engine::parts::persistence::{AT_ONCE, BEFORE_TOLD, Recorder, right_of};
+use crate::persistence::MAX_NOTE;
 use crate::persistence::record::{JournalRecord, OpenRecord, RemovalMark};
 use crate::{LockOwner, LockRule, Open, RangeRequest, Refusal};
 
@@ -61,8 +62,7 @@ impl Share {
 
     /// Records an open of a client that claims its state itself after a restart. Its file is found by the
     /// `address` that the volume gave it, whatever its name is then. [`Share::write_changes`] writes the
-    /// record and must be called before the client gets its reply. A close of the open, or the release of a
-    /// range, is written some time later ([`Share::write_noted`]).
+    /// record and must be called before the client gets its reply. The same holds for a close of the open.
     ///
     /// # Errors
     /// As [`Share::record`], but for the host's.
@@ -118,8 +118,10 @@ impl Share {
             note,
             address: Vec::new(),
         };
+        // The note may grow later.
+        let room_for_note = MAX_NOTE.saturating_sub(made.note.len());
         let record = JournalRecord::Made(Box::new(made));
-        if record.encode().len() + address.len() + MAX_AROUND_ADDRESS > MAX_RECORD {
+        if record.encode().len() + room_for_note + address.len() + MAX_AROUND_ADDRESS > MAX_RECORD {
             return Err(Refusal::Invalid);
         }
         open.claimed.store(!address.is_empty(), Ordering::Relaxed);
@@ -145,6 +147,13 @@ impl Share {
     pub fn set_record_note(&self, open: &Open, note: Vec<u8>) {
         if open.is_persistent() {
             self.note_change(JournalRecord::Note { id: open.id, note });
+        }
+    }
+
+    /// Changes the note of a recorded open. The change is written with the next one, or at the next tick.
+    pub fn set_record_note_lazily(&self, open: &Open, note: Vec<u8>) {
+        if let Some(recorder) = self.recorder().filter(|_| open.is_persistent()) {
+            recorder.note_lazily(JournalRecord::Note { id: open.id, note });
         }
     }
 
@@ -185,6 +194,11 @@ impl Share {
     /// Writes the noted changes that cannot wait, so that they survive the process. The caller holds no lock.
     pub fn write_changes(&self) {
         self.write_from(BEFORE_TOLD);
+    }
+
+    /// Whether the last change could not be written. The journal lacks changes then, until one is written.
+    pub fn are_records_failing(&self) -> bool {
+        self.recorder().is_some_and(Recorder::has_failed)
     }
 
     /// Writes the noted changes that cannot wait, but not those that only their own client waits for. The

@@ -25,9 +25,9 @@ pub enum CloseId {
 }
 
 impl CloseId {
-    /// The id of an NFS state on a server of this instance.
-    pub fn of_state(state: &LockingState, server: &nfs::Server) -> CloseId {
-        CloseId::Nfs(state.client, state.id(server.config().instance).other)
+    /// The id of an NFS state.
+    pub fn of_state(state: &LockingState) -> CloseId {
+        CloseId::Nfs(state.client, state.id().other)
     }
 }
 

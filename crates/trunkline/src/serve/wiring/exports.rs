@@ -87,15 +87,26 @@ impl Servers {
     }
 
     /// Makes each server store its client records, and lets the clients of the previous run reclaim.
+    /// `are_records_stable`: all records are on stable storage before a reply relies on them.
     ///
     /// # Errors
     /// One line for the user.
-    pub fn keep_clients(&self, state: &StateDir) -> Result<(), String> {
+    pub fn keep_clients(&self, state: &StateDir, are_records_stable: bool) -> Result<(), String> {
         for (endpoint, server) in &self.list {
             let path = state.clients_path(&endpoint.owner.to_string()).map_err(|e| e.to_string())?;
-            super::journals::keep_clients(state, &path, server)?;
+            super::journals::keep_clients(state, &path, server, are_records_stable)?;
         }
         Ok(())
+    }
+
+    /// Lets the clients of each server resume with the recorded opens of a share.
+    pub fn expect_opens(&self, engine: &Arc<share::Share>, unrestored: &[share::UnrestoredOpen]) {
+        self.list.iter().for_each(|(_, server)| server.expect_opens(engine, unrestored));
+    }
+
+    /// Tells the server of a client that a recorded open could not be restored.
+    pub fn lose(&self, client: share::ClientKey, note: &[u8]) {
+        self.list.iter().for_each(|(_, server)| server.lose_open(client, note));
     }
 
     /// Passes a restored open of a share to the server of its client. It must be called after the exports are

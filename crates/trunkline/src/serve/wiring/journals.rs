@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use nfs::state::client_records::RecordStorage;
 use share::UnrestoredOpen;
-use volume_posix::{PosixJournal, RecoveredJournal};
+use volume_posix::{PosixJournal, PosixMark, RecoveredJournal};
 
 use crate::config::Share;
 use crate::state::StateDir;
@@ -42,20 +43,32 @@ pub fn keep(
     unrestored.map_err(|why| cannot(&format_args!("{}: {why}", journal.display())))
 }
 
+/// The boot of a host whose records are on stable storage before any reply relies on them: another boot has
+/// lost nothing.
+const STABLE: &str = "stable records";
+
 /// Makes the NFS server store its client records in the file `journal`, and lets the clients in it reclaim.
+/// `are_records_stable`: all records are on stable storage before a reply relies on them.
 ///
 /// # Errors
 /// One line that names the file.
-pub fn keep_clients(state: &StateDir, journal: &Path, nfs: &nfs::Server) -> Result<(), String> {
+pub fn keep_clients(
+    state: &StateDir,
+    journal: &Path,
+    nfs: &nfs::Server,
+    are_records_stable: bool,
+) -> Result<(), String> {
     let is_missing = warn_if_missing(state, journal, CLIENTS);
     let (kept, found) =
         PosixJournal::open(journal).map_err(|why| format!("the NFS clients' record: {why}"))?;
     warn_of_damage(journal, &found, CLIENTS);
     // Shows whether only this program was restarted, or the whole host.
-    let boot = crate::host::boot_id().unwrap_or_default();
+    let boot =
+        if are_records_stable { STABLE.to_owned() } else { crate::host::boot_id().unwrap_or_default() };
     let kept = Arc::new(kept);
     state.journals().add(journal, &kept);
-    nfs.keep_clients(kept, &found.records, boot.as_bytes(), net::now())
+    let storage = RecordStorage { journal: kept, mark: Arc::new(PosixMark::beside(journal)) };
+    nfs.keep_clients(storage, &found.records, boot.as_bytes(), net::now())
         .map_err(|why| format!("the NFS clients' record {}: {why}", journal.display()))?;
     if is_missing || !found.damage.is_empty() {
         nfs.mark_records_incomplete();

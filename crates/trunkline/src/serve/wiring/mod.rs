@@ -193,7 +193,7 @@ pub fn start(
         keeper: Mutex::new(Some(keep(engines, Arc::clone(&nfs), pacing, seen, kept, Arc::clone(state))?)),
     };
     if nfs_listeners.is_some() {
-        nfs.keep_clients(state).map_err(anyhow::Error::msg)?;
+        nfs.keep_clients(state, plan.config.node.tenure.is_some()).map_err(anyhow::Error::msg)?;
     }
     assembled.apply(plan).map_err(anyhow::Error::msg)?;
     let config = transport_config(plan, &assembled.backlog, session)?;

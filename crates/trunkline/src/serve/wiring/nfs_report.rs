@@ -37,8 +37,8 @@ pub fn fill(servers: &Servers, engines: &EngineList, now: Now, status: &mut Stat
             if let Some(of_state) = state.locks() {
                 let name = LockName {
                     in_words: format!("nfs {:016x} {}", state.client, readable(&of_state.owner)),
-                    close_id: CloseId::of_state(&state, server).to_string(),
-                    open_id: CloseId::of_state(&of_state.open, server).to_string(),
+                    close_id: CloseId::of_state(&state).to_string(),
+                    open_id: CloseId::of_state(&of_state.open).to_string(),
                 };
                 locks.insert((of_state.number, state.node), name);
             }
@@ -162,7 +162,7 @@ impl View<'_> {
         let holding = state.holding();
         let told = state.delegation();
         Delegation {
-            state_id: hex(&state.id(self.server.config().instance).other),
+            state_id: hex(&state.id().other),
             kind: if holding.access.contains(ShareAccess::WRITE) { "write" } else { "read" }.to_owned(),
             share: state.export.name.clone(),
             filename: shown(&state.export.engine.path_of(&holding.open), None),
@@ -195,7 +195,7 @@ fn one_open(server: &nfs::Server, engines: &EngineList, state: &LockingState, st
     let root = root.unwrap_or_default();
     let file = &holding.open;
     let name = shown(&engine.path_of(file), None);
-    let id = hex(&state.id(server.config().instance).other);
+    let id = hex(&state.id().other);
     let access =
         ACCESS.iter().filter(|(access, ..)| holding.access.contains(*access)).map(|(_, bit, _)| bit).sum();
     let sharing = SHARING.iter().filter(|(deny, ..)| !holding.deny.contains(*deny)).map(|(_, bit, _)| bit);
@@ -205,7 +205,7 @@ fn one_open(server: &nfs::Server, engines: &EngineList, state: &LockingState, st
     let client = server.clients.get(state.client).map(|client| format!("{:016x}", client.id));
     let entry = Open {
         share_file_id: id.clone(),
-        close_id: CloseId::of_state(state, server).to_string(),
+        close_id: CloseId::of_state(state).to_string(),
         session_id: String::new(),
         client_id: client.unwrap_or_default(),
         protocol: "nfs".to_owned(),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use share::{Identity, OpenRestorer, Restored, UnrestoredOpen, UserFailure};
+use share::{ClientKey, Identity, OpenRestorer, Restored, UnrestoredOpen, UserFailure};
 use volume::security::Sid;
 use wire::Now;
 
@@ -59,7 +59,8 @@ impl ShareRestorer {
         }
         let (opens, config) = (unrestored.len(), Arc::new(config.clone()));
         tracing::info!(share = %config.name, opens, "opens from before the restart are restored from now on");
-        unrestored.retain(|open| !is_claimed(&open.note));
+        let of_nfs: Vec<_> = unrestored.extract_if(.., |open| is_claimed(&open.note)).collect();
+        nfs.expect_opens(&config.engine, &of_nfs);
         smb.expect(&config, &unrestored);
         let engine = Arc::clone(&config.engine);
         engine.restore_for(Arc::new(ShareRestorer {
@@ -90,6 +91,12 @@ impl OpenRestorer for ShareRestorer {
             (is_kept, &self.smb_opens)
         };
         opens.fetch_add(usize::from(is_kept), Ordering::Relaxed);
+    }
+
+    fn lose(&self, client: ClientKey, note: &[u8]) {
+        if is_claimed(note) {
+            self.nfs.lose(client, note);
+        }
     }
 }
 

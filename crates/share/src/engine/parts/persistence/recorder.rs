@@ -38,8 +38,10 @@ pub(crate) struct Recorder {
     stable: AtomicU64,
     /// Some of the journal was damaged, so it may have said that an open was closed.
     is_doubtful: bool,
-    /// The last change could not be written, and that was logged.
+    /// The last attempt to write or to store changes failed.
     has_failed: AtomicBool,
+    /// That was logged.
+    is_failure_logged: AtomicBool,
 }
 
 /// The recorded state of an open.
@@ -91,9 +93,20 @@ impl Recorder {
         let unwritten = AtomicU8::new(NOTHING);
         let writer = Mutex::new(Rank::RecordWriter, writer);
         let (written, stable) = (AtomicU64::new(0), AtomicU64::new(0));
-        let (is_doubtful, has_failed) = (journal.lacks_some(), AtomicBool::new(false));
-        let recorder =
-            Recorder { journal, freeze, noted, unwritten, writer, written, stable, is_doubtful, has_failed };
+        let is_doubtful = journal.lacks_some();
+        let (has_failed, is_failure_logged) = (AtomicBool::new(false), AtomicBool::new(false));
+        let recorder = Recorder {
+            journal,
+            freeze,
+            noted,
+            unwritten,
+            writer,
+            written,
+            stable,
+            is_doubtful,
+            has_failed,
+            is_failure_logged,
+        };
         for change in changes {
             recorder.note(change);
         }
@@ -118,16 +131,22 @@ impl Recorder {
         self.note_until(AT_ONCE, noted, record);
     }
 
+    /// Notes a change that may wait for the next write, whoever causes it.
+    pub fn note_lazily(&self, record: JournalRecord) {
+        let _may_note = self.freeze.note();
+        self.note_until(NOTHING, &mut self.noted.lock(), record);
+    }
+
     /// Notes a change that has to be written by `then`.
     fn note_until(&self, then: u8, noted: &mut NotedRecords, record: JournalRecord) {
-        self.note_for_later(noted, record);
+        noted.unwritten.push(record.encode());
+        noted.ledger.apply(record);
         self.unwritten.fetch_max(then, Ordering::AcqRel);
     }
 
-    /// Notes a change that no one waits for.
-    fn note_for_later(&self, noted: &mut NotedRecords, record: JournalRecord) {
-        noted.unwritten.push(record.encode());
-        noted.ledger.apply(record);
+    /// Whether the last attempt to write changes failed. The journal lacks changes then.
+    pub fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
     }
 
     /// Writes the noted records. They survive the process then.
@@ -140,12 +159,12 @@ impl Recorder {
     pub fn log_failure(&self, share: &str, written: Result<(), volume::Failure>) {
         match written {
             Ok(())
-                if self.has_failed.load(Ordering::Relaxed)
-                    && self.has_failed.swap(false, Ordering::AcqRel) =>
+                if self.is_failure_logged.load(Ordering::Relaxed)
+                    && self.is_failure_logged.swap(false, Ordering::AcqRel) =>
             {
                 tracing::info!(share, "changes of opens that are kept are recorded again");
             }
-            Err(why) if !self.has_failed.swap(true, Ordering::AcqRel) => {
+            Err(why) if !self.is_failure_logged.swap(true, Ordering::AcqRel) => {
                 tracing::warn!(share, %why, "changes of opens that are kept cannot be recorded");
             }
             _ => {}
@@ -159,6 +178,14 @@ impl Recorder {
     }
 
     fn write_as(&self, writer: &mut Writer) -> Result<JournalPosition, volume::Failure> {
+        let written = self.append_noted(writer);
+        if written.is_err() || self.has_failed() {
+            self.has_failed.store(written.is_err(), Ordering::Release);
+        }
+        written
+    }
+
+    fn append_noted(&self, writer: &mut Writer) -> Result<JournalPosition, volume::Failure> {
         if writer.lacks {
             self.write_anew(writer)?;
         }
@@ -168,7 +195,11 @@ impl Recorder {
             writer.at = self.journal.append(records)?;
             Ok(())
         });
-        writer.lacks |= appended.is_err();
+        if appended.is_err() {
+            writer.lacks = true;
+            // Before another thread finds nothing unwritten and takes its own records for written.
+            self.has_failed.store(true, Ordering::Release);
+        }
         self.written.fetch_max(writer.at.0, Ordering::AcqRel);
         // Only now, so that a thread that noted one of these does not go on before it is written.
         let noted = self.noted.lock();
@@ -208,7 +239,8 @@ impl Recorder {
         records.for_each(|record| self.note_until(then, &mut noted, record));
     }
 
-    /// Notes a release. It need not be recorded at once if its client will claim its state itself.
+    /// Notes a release. If its client will claim its state itself, only the reply to that client waits for
+    /// the record.
     pub fn note_released(&self, is_claimed: bool, record: JournalRecord) {
         let _may_note = self.freeze.note();
         let mut noted = self.noted.lock();
@@ -216,7 +248,7 @@ impl Recorder {
     }
 
     fn note_released_in(&self, is_claimed: bool, noted: &mut NotedRecords, record: JournalRecord) {
-        if is_claimed { self.note_for_later(noted, record) } else { self.note_in(noted, record) }
+        self.note_until(if is_claimed { BEFORE_TOLD } else { AT_ONCE }, noted, record);
     }
 
     /// Notes that versions run ahead of the host's clock since `began` (wall ns).
@@ -276,15 +308,20 @@ impl Recorder {
         self.unwritten.load(Ordering::Acquire) >= then
     }
 
-    /// Whether a noted record is not written yet.
+    /// Whether the journal lacks a noted record.
     pub fn lags(&self) -> bool {
-        !self.noted.lock().unwritten.is_empty()
+        self.has_failed() || !self.noted.lock().unwritten.is_empty()
     }
 
     /// Returns when all records noted before are on stable storage. May block.
     pub fn commit(&self) -> Result<(), volume::Failure> {
         let position = self.write()?;
-        self.journal.commit(position)?;
+        if let Err(why) = self.journal.commit(position) {
+            // Nobody knows which records are stored.
+            self.writer.lock().lacks = true;
+            self.has_failed.store(true, Ordering::Release);
+            return Err(why);
+        }
         self.stable.fetch_max(position.0, Ordering::AcqRel);
         Ok(())
     }
