@@ -133,7 +133,7 @@ write_config() {
   esac
   {
     printf '[server]\nlisten = ["%s"]\nsmb_port = %s\nstate_dir = "%s"\n' "$address" "$smb_port" "$state/state"
-    printf 'name = "trunkline-proof"\nworkgroup = "PROVING"\ndiscovery = false\nlog_level = "warn"\nmax_channels = %s\n' "$channels"
+    printf 'name = "trunkline-proof"\nworkgroup = "PROVING"\ndiscovery = false\nlog_level = "%s"\nmax_channels = %s\n' "${LOG_LEVEL:-warn}" "$channels"
     ((${#server[@]} == 0)) || printf '%s\n' "${server[@]}"
     # A member of a realm, which takes tickets alone.
     if [[ -n ${REALM-} ]]; then
