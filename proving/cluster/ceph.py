@@ -57,6 +57,8 @@ bluestore_cache_size = 33554432
 osd_max_pg_log_entries = 200
 osd_min_pg_log_entries = 50
 mds_cache_memory_limit = 67108864
+# As docs/two-nodes.md asks for it: it decides how long the files of a dead machine keep the next owner waiting.
+mds_max_file_recover = 1024
 rocksdb_cache_size = 8388608
 mon_rocksdb_options = write_buffer_size=4194304,compression=kNoCompression
 """
