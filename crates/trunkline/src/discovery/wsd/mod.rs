@@ -106,10 +106,20 @@ fn group_socket(addresses: &[Ipv4Addr]) -> io::Result<UdpSocket> {
     bind(&socket, &SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT))
         .map_err(|e| io::Error::other(format!("UDP port {PORT}: {e}")))?;
     let socket = std::net::UdpSocket::from(socket);
-    for address in addresses {
-        socket.join_multicast_v4(&GROUP, address)?;
-    }
+    join_group(&socket, addresses)?;
     UdpSocket::from_std(socket)
+}
+
+/// Joins the group on the interfaces that have these addresses.
+fn join_group(socket: &std::net::UdpSocket, addresses: &[Ipv4Addr]) -> io::Result<()> {
+    for address in addresses {
+        match socket.join_multicast_v4(&GROUP, address) {
+            // An interface with two addresses has joined by the first one.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            other => other?,
+        }
+    }
+    Ok(())
 }
 
 async fn answer_all(socket: Arc<UdpSocket>, writer: Arc<DiscoveryWriter>) {
@@ -199,5 +209,13 @@ mod tests {
         }
         assert_eq!(known.0.len(), MAX_KNOWN);
         assert!(known.is_new(ann, "1"));
+    }
+
+    #[test]
+    fn an_interface_with_two_addresses_joins_the_group_once() {
+        let socket = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        join_group(&socket, &[Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)]).unwrap();
+        let elsewhere = join_group(&socket, &[Ipv4Addr::new(192, 0, 2, 1)]);
+        assert!(elsewhere.is_err(), "no interface has this address");
     }
 }
