@@ -11,7 +11,7 @@ use crate::cli::ConfigCommand;
 use crate::config::{Config, Sources, check, shadowed, show};
 use crate::host::UserDatabase;
 use crate::host_ids::{self, ShareOwner};
-use crate::node::store;
+use crate::node::{fence, store};
 use crate::principals::PasswordFrom;
 use crate::reference;
 use crate::serve::domain_faults;
@@ -27,6 +27,9 @@ pub fn run(command: &ConfigCommand) -> anyhow::Result<()> {
             let stored = stored_users(&config.server.state_dir.value)?;
             check::against(&config, &stored.keys().cloned().collect())?;
             store::check(&config.node)?;
+            if config.node.tenure.is_some() {
+                fence::check(&config.node)?;
+            }
             warn_of_users_without_ids(&config, &stored)?;
             shadowed::notes(&sources).iter().for_each(|note| eprintln!("trunkline: warning: {note}"));
             if config.domain.realm.is_some() {

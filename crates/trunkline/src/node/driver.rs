@@ -100,6 +100,7 @@ pub fn run(
         storage_clients: clients.map_err(|why| serve::Failed(format!("{why:#}")))?,
     };
     let opened = store::open(config)?;
+    fence::check(&settings).unwrap_or_else(|why| tracing::warn!("{why}"));
     let (sender, events) = channel();
     let ownership = Ownership::new(owner.node.clone(), times, net::boot_time());
     let status: Arc<Mutex<NodeStatus>> = Arc::default();

@@ -9,7 +9,7 @@
 mod addresses;
 mod driver;
 mod failure;
-mod fence;
+pub mod fence;
 pub mod session;
 pub mod socket;
 pub mod store;

@@ -7,8 +7,9 @@
 mod cephfs;
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -36,6 +37,33 @@ pub fn storage_clients(node: &Node, dirs: &[PathBuf]) -> anyhow::Result<Vec<Stri
             Ok(clients.collect::<anyhow::Result<BTreeSet<_>>>()?.into_iter().collect())
         }
     }
+}
+
+/// Checks that the program of the fence is there. Without it, no node could take over from a dead one.
+///
+/// # Errors
+/// One line about the program.
+pub fn check(node: &Node) -> anyhow::Result<()> {
+    let program = match node.fence.value {
+        Fence::None => return Ok(()),
+        Fence::Command => node.fence_command.value.first().map_or("", String::as_str),
+        Fence::Cephfs => "ceph",
+    };
+    let search = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = match program.contains('/') {
+        true => is_executable(Path::new(program)),
+        false => std::env::split_paths(&search).any(|dir| is_executable(&dir.join(program))),
+    };
+    anyhow::ensure!(
+        is_there,
+        "[node]: the fence needs the program `{program}`, which is missing or not executable; without it no \
+         node can take over from a dead one"
+    );
+    Ok(())
+}
+
+fn is_executable(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
 /// Fences all `former` owners, one after the other.
@@ -138,6 +166,18 @@ mod tests {
     fn an_owner_without_clients_on_record_is_not_taken_for_fenced() {
         let unknown = NodeOwner { storage_clients: Vec::new(), ..owner() };
         assert!(block(&unknown, Duration::from_secs(1)).unwrap_err().contains("no client of Ceph"));
+    }
+
+    #[test]
+    fn a_program_of_the_fence_is_a_file_that_may_be_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let script = dir.path().join("fence");
+        assert!(!is_executable(&script) && !is_executable(dir.path()));
+        std::fs::write(&script, "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o644)).unwrap();
+        assert!(!is_executable(&script));
+        std::fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(is_executable(&script));
     }
 
     #[test]
