@@ -158,6 +158,18 @@ mod here {
     }
 
     #[test]
+    fn a_removed_file_whose_notes_leave_no_room_has_no_space_for_attributes() {
+        let (volume, _place) = fresh();
+        let f = file(&volume, "f");
+        f.set_note(Note::Attributes, Some(&[1; 3897])).unwrap();
+        volume.root().unwrap().remove(&name("f"), false, None).unwrap();
+        // Some file systems have space for both.
+        let set = f.set_attribute(b"a", Some(&[7; 105]));
+        assert!(matches!(set, Ok(()) | Err(Failure::NoSpace)), "{set:?}");
+        assert_eq!(f.note(Note::Attributes).unwrap(), Some(vec![1; 3897]));
+    }
+
+    #[test]
     fn nothing_stays_beside_when_nothing_is_kept() {
         let (volume, temp_dir) = fresh();
         let beside = temp_dir.path().join("beside");

@@ -201,8 +201,12 @@ impl PosixNode {
         if let (Err(Errno::NOSPC), Some(value)) = (done, value) {
             // Some file systems have little space for attributes. Notes move to the sidecar then.
             for note in [Note::Reparse, Note::Descriptor, Note::Attributes, Note::ObjectId] {
-                if self.move_to_sidecar(note)? {
-                    done = self.write_raw(&full, value);
+                match self.move_to_sidecar(note) {
+                    Ok(true) => done = self.write_raw(&full, value),
+                    Ok(false) => {}
+                    // The sidecar takes nothing of a file without a name, so its notes stay where they are.
+                    Err(Failure::Stale) => break,
+                    Err(failure) => return Err(failure),
                 }
                 if done.is_ok() {
                     break;

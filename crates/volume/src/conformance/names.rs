@@ -70,6 +70,11 @@ pub(super) fn a_removed_directory_takes_no_names(volume: &dyn Volume) {
     assert_eq!(root.rename(&name("f"), &*d, &name("x"), false, None), Err(Failure::NotFound));
     assert_eq!(found(&d, "x").err(), Some(Failure::NotFound));
     assert!(listed(&d).is_empty());
+    // The directory that held it does not move there either.
+    let parent = directory(&root, "parent");
+    let below = directory(&parent, "below");
+    parent.remove(&name("below"), true, None).unwrap();
+    assert_eq!(root.rename(&name("parent"), &*below, &name("x"), false, None), Err(Failure::NotFound));
 }
 
 pub(super) fn a_name_moves(volume: &dyn Volume) {

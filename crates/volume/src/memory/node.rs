@@ -545,14 +545,15 @@ impl Node for MemoryNode {
         if self.inode.number == to.inode.number && name == to_name {
             return Ok(());
         }
+        // The host looks the new name up first, and a removed directory has no names.
+        if to.inode.state.lock().links == 0 {
+            return Err(Failure::NotFound);
+        }
         if !replace && to.find(to_name).is_ok() {
             return Err(Failure::Exists);
         }
         if moved.kind == NodeKind::Directory && to.is_within(&moved) {
             return Err(Failure::Invalid);
-        }
-        if to.inode.state.lock().links == 0 {
-            return Err(Failure::NotFound);
         }
         if let Ok(stands) = to.find(to_name) {
             // The moved node lies below this directory, so it cannot be empty.
