@@ -30,7 +30,7 @@ use crate::state::attribute_query::Proxies;
 use crate::state::back_channel;
 use crate::state::callback::{CallbackParams, CallbackRequest};
 use crate::state::client::{Client, EndedClient};
-use crate::state::client_records::{ClientRecords, ForgottenIds};
+use crate::state::client_records::ClientRecords;
 use crate::state::clients::Clients;
 use crate::state::filehandle::{Handle, HandleKey};
 use crate::state::grace::Grace;
@@ -67,8 +67,6 @@ pub struct Server {
     pub grace: Grace,
     /// The stateids from before a restart.
     pub(crate) recorded: RecordedStates,
-    /// The clients that cannot resume any more.
-    forgotten_ids: ForgottenIds,
     sessions: LockFreeTable<Session>,
     states: LockFreeTable<LockingState>,
     state_locks: StateLocks,
@@ -140,7 +138,6 @@ impl Server {
             client_records: ClientRecords::default(),
             grace: Grace::default(),
             recorded: RecordedStates::default(),
-            forgotten_ids: ForgottenIds::default(),
             sessions: LockFreeTable::new(MAX_SESSIONS),
             states: LockFreeTable::new(MAX_STATES),
             state_locks: StateLocks::default(),

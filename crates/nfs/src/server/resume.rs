@@ -22,7 +22,6 @@ use wire::Now;
 use super::Server;
 use crate::op::claim::is_held;
 use crate::state::client::{Client, ExchangeIdRequest};
-use crate::state::client_records::ForgottenIds;
 use crate::state::delegated_times::DelegatedBaseline;
 use crate::state::grace::{UnclaimedOpen, close};
 use crate::state::open::{Holding, Modes};
@@ -297,24 +296,18 @@ impl Server {
     /// A client cannot resume after the next restart: a state of it ends with the server. That is recorded
     /// before the reply ([`Server::record_forgotten_ids`]).
     pub fn forget_client_id(&self, client: &Client) {
-        if client.forbid_resuming() && self.client_records.is_recording() {
-            self.forgotten_ids.forgotten.fetch_add(1, Ordering::AcqRel);
+        if client.forbid_resuming() {
+            self.client_records.count_forgotten();
         }
     }
 
     /// Records that clients cannot resume. The caller holds no lock. May block.
     pub fn record_forgotten_ids(&self) {
-        let ForgottenIds { forgotten, recorded, recording } = &self.forgotten_ids;
-        if recorded.load(Ordering::Acquire) == forgotten.load(Ordering::Acquire) {
-            return;
-        }
-        // Nobody replies before the record of another thread is stored.
-        let _one_by_one = recording.lock();
-        let all = forgotten.load(Ordering::Acquire);
-        let clients = self.clients.all().into_iter();
-        let without = clients.filter(|client| client.is_confirmed() && client.recorded_id() == 0);
-        without.for_each(|client| self.record_client(&client));
-        recorded.store(all, Ordering::Release);
+        self.client_records.record_forgotten(|| {
+            let clients = self.clients.all().into_iter();
+            let without = clients.filter(|client| client.is_confirmed() && client.recorded_id() == 0);
+            without.for_each(|client| self.record_client(&client));
+        });
     }
 
     /// No client can resume after the next restart: changes could not be recorded. May block.
@@ -349,12 +342,15 @@ impl Server {
         }
     }
 
+    /// Whether an export has opens from before the restart that are not restored yet.
+    fn is_restoring(&self) -> bool {
+        self.exports().list().iter().any(|export| export.engine.is_restoring())
+    }
+
     /// Ends the resumption of clients whose opens are all restored.
     pub fn end_resumptions(&self, clients: &[Arc<Client>]) {
-        let exports = self.exports();
-        let is_restoring = || exports.list().iter().any(|export| export.engine.is_restoring());
         for client in clients.iter().filter(|client| client.is_resuming()) {
-            if !self.recorded.has_unrestored(client.key) || !is_restoring() {
+            if !self.recorded.has_unrestored(client.key) || !self.is_restoring() {
                 self.forget_unrestored(client.key);
                 client.end_resuming();
             }
@@ -367,9 +363,7 @@ impl Server {
         self.record_forgotten_ids();
         self.client_records.write_again();
         self.end_resumptions(clients);
-        let exports = self.exports();
-        let is_restoring = exports.list().iter().any(|export| export.engine.is_restoring());
-        if is_restoring || !self.client_records.is_recording() {
+        if self.is_restoring() || !self.client_records.is_recording() {
             return;
         }
         // Records of what was not reclaimed must not be left.
@@ -379,6 +373,7 @@ impl Server {
         if due.is_empty() {
             return;
         }
+        let exports = self.exports();
         exports.list().iter().for_each(|export| export.engine.write_changes());
         if exports.list().iter().any(|export| export.engine.are_records_failing()) {
             return;

@@ -56,6 +56,7 @@ pub struct ClientRecords {
     lags: AtomicBool,
     /// Client IDs in the journal would count after a restart and must not.
     has_false_ids: AtomicBool,
+    forgotten_ids: ForgottenIds,
 }
 
 /// The stable storage of the client records.
@@ -72,11 +73,23 @@ struct RecordedClients {
     clients: HashMap<ClientKey, RecordedIdentity>,
 }
 
+/// Numbers of clients that cannot resume any more.
+#[derive(Default)]
+struct ForgottenIds {
+    /// Their number so far.
+    forgotten: AtomicU64,
+    /// The number of those whose records say so.
+    recorded: AtomicU64,
+    /// Locked while that is recorded.
+    recording: Mutex<()>,
+}
+
 impl RecordedClients {
-    fn snapshot(&self) -> Vec<Vec<u8>> {
+    /// Writes all clients anew.
+    fn replace(&self, journal: &dyn Journal) -> volume::Result<()> {
         let head = ClientRecord::Head { version: VERSION, boot: self.boot.clone() };
         let clients = self.clients.values().map(|known| ClientRecord::Confirmed(known.clone()));
-        std::iter::once(head).chain(clients).map(|record| record.encode()).collect()
+        journal.replace(&mut std::iter::once(head).chain(clients).map(|record| record.encode()))
     }
 
     fn forget_ids(&mut self) {
@@ -87,7 +100,7 @@ impl RecordedClients {
 impl RecordStorage {
     /// Writes all clients anew, and sets the mark.
     fn replace(&self, kept: &RecordedClients) -> volume::Result<()> {
-        self.journal.replace(&mut kept.snapshot().into_iter())?;
+        kept.replace(&*self.journal)?;
         self.mark.set()
     }
 }
@@ -123,7 +136,7 @@ impl ClientRecords {
             kept.forget_ids();
         }
         let before = PreviousClients { clients: kept.clients.values().cloned().collect(), is_host_new };
-        storage.journal.replace(&mut kept.snapshot().into_iter())?;
+        kept.replace(&*storage.journal)?;
         self.lags.store(storage.mark.set().is_err(), Ordering::Release);
         let _ = self.storage.set(storage);
         Ok(before)
@@ -167,6 +180,27 @@ impl ClientRecords {
         self.clear_mark(&kept)
     }
 
+    /// Counts a client that cannot resume any more. Its record says so after
+    /// [`record_forgotten`](Self::record_forgotten).
+    pub fn count_forgotten(&self) {
+        if self.is_recording() {
+            self.forgotten_ids.forgotten.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// Calls `record` unless the records of all counted clients say that they cannot resume. No caller
+    /// returns before the record that another thread writes is stored. May block.
+    pub fn record_forgotten(&self, record: impl FnOnce()) {
+        let ForgottenIds { forgotten, recorded, recording } = &self.forgotten_ids;
+        if recorded.load(Ordering::Acquire) == forgotten.load(Ordering::Acquire) {
+            return;
+        }
+        let _one_by_one = recording.lock();
+        let all = forgotten.load(Ordering::Acquire);
+        record();
+        recorded.store(all, Ordering::Release);
+    }
+
     /// Whether client IDs of the journal would count after a restart and must not.
     #[must_use]
     pub fn has_false_ids(&self) -> bool {
@@ -189,8 +223,7 @@ impl ClientRecords {
         self.lags.store(true, Ordering::Release);
         let cleared = storage.mark.clear();
         // The journal may still take the records if its directory changes no more.
-        let done =
-            cleared.or_else(|why| storage.journal.replace(&mut kept.snapshot().into_iter()).map_err(|_| why));
+        let done = cleared.or_else(|why| kept.replace(&*storage.journal).map_err(|_| why));
         if let Err(why) = &done
             && !self.has_false_ids()
         {
@@ -217,10 +250,8 @@ impl ClientRecords {
         let live = WASTE * kept.clients.len() as u64;
         let written = match written {
             // The new journal holds the records that could not be appended.
-            Err(_) => journal.replace(&mut kept.snapshot().into_iter()),
-            Ok(()) if journal.size() > SMALLEST_COMPACTED.max(live) => {
-                journal.replace(&mut kept.snapshot().into_iter())
-            }
+            Err(_) => kept.replace(&**journal),
+            Ok(()) if journal.size() > SMALLEST_COMPACTED.max(live) => kept.replace(&**journal),
             Ok(()) => Ok(()),
         };
         if let Err(why) = written {
@@ -233,17 +264,6 @@ impl ClientRecords {
             let _ = self.clear_mark(&kept);
         }
     }
-}
-
-/// Numbers of clients that cannot resume any more.
-#[derive(Default)]
-pub struct ForgottenIds {
-    /// Their number so far.
-    pub forgotten: AtomicU64,
-    /// The number of those whose records say so.
-    pub recorded: AtomicU64,
-    /// Locked while that is recorded.
-    pub recording: Mutex<()>,
 }
 
 #[cfg(test)]

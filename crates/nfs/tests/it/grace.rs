@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nfs_wire::NfsStat;
 use nfs_wire::op::open::{self, DelegationType, ShareAccess, ShareDeny};
 use nfs_wire::op::sequence::StatusFlags;
-use nfs_wire::op::{Args, Res, bind_conn_to_session, destroy, exchange_id, lock};
+use nfs_wire::op::{Args, Res, destroy, exchange_id, lock};
 use nfs_wire::types::*;
 use share::{CallResult, Caller, Deny, Disposition, OpenRequest, Options};
 use testkit::nfs::*;
@@ -14,6 +14,8 @@ use volume::Failure;
 use volume::faulty::VolumeCall;
 use volume::journal::Journal;
 use volume::security::Rights;
+
+use crate::delegation_scenario::{DelegationScenario, bind_back};
 
 pub const READ: ShareAccess = ShareAccess::READ;
 pub const BOTH: ShareAccess = ShareAccess::BOTH;
@@ -473,19 +475,10 @@ fn who_can_wait_waits_for_what_is_kept_and_goes_on_when_it_is_given_back() {
     };
 }
 
-pub fn bind_back(wire: &mut Wire, client: &Client) {
-    let bind = bind_conn_to_session::Args {
-        sessid: client.session,
-        dir: bind_conn_to_session::FromClient::BackOrBoth,
-        use_conn_in_rdma_mode: false,
-    };
-    wire.call(1, &[Args::BindConnToSession(bind)]).ok();
-}
-
 // RFC 8881 10.2.1
 #[test]
 fn a_delegation_is_taken_up_and_recalled_as_before() {
-    let (world, _first, _second, _maker, handle) = with_a_delegation();
+    let DelegationScenario { world, handle, .. } = DelegationScenario::with_a_delegation();
     let world = world.restarted();
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut client = Client::before_reclaim(&mut first, b"client", 1);
@@ -506,33 +499,13 @@ fn a_delegation_is_taken_up_and_recalled_as_before() {
     maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).ok();
 }
 
-/// A server that records its clients. One of them can be called and has a READ delegation; another has its
-/// own connection.
-pub fn with_a_delegation() -> (NfsTestServer, Wire, Wire, Client, Vec<u8>) {
-    let world = NfsTestServer::with_stable_storage();
-    let (mut first, mut second) = (world.connect(), world.connect());
-    let mut maker = Client::new(&mut second, b"maker", 1);
-    let (handle, made) = maker.create(&mut second, b"file");
-    maker.on(&mut second, &handle, &[closing(made)]).ok();
-    let mut client = Client::new(&mut first, b"client", 1);
-    bind_back(&mut first, &client);
-    let mut by_name = anew(READ | ShareAccess::WANT_READ_DELEG, NONE);
-    if let Args::Open(args) = &mut by_name {
-        args.claim = open::Claim::Null(b"file");
-    }
-    let given = client.run(&mut first, &[Args::PutRootFh, lookup(EXPORT), by_name]).ok();
-    let Res::Open(Ok(open)) = given.last() else { panic!("{given:?}") };
-    assert!(matches!(open.delegation, open::Delegation::Read(_)), "{open:?}");
-    (world, first, second, maker, handle)
-}
-
 // RFC 8881 10.2.1
 #[test]
 fn a_delegation_that_was_being_recalled_is_recalled_again_after_a_restart() {
-    let (world, mut first, mut second, mut maker, handle) = with_a_delegation();
-    assert_eq!(maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status(), NfsStat::Delay);
-    assert_eq!(first.called().len(), 1);
-    let world = world.restarted();
+    let mut scene = DelegationScenario::with_a_delegation();
+    assert_eq!(scene.open_by_maker(), NfsStat::Delay);
+    assert_eq!(scene.first.called().len(), 1);
+    let (world, handle) = (scene.world.restarted(), scene.handle);
     let (mut first, mut second) = (world.connect(), world.connect());
     let mut client = Client::before_reclaim(&mut first, b"client", 1);
     bind_back(&mut first, &client);
@@ -550,13 +523,9 @@ fn a_delegation_that_was_being_recalled_is_recalled_again_after_a_restart() {
 // RFC 8881 10.2.1
 #[test]
 fn a_delegation_that_was_taken_away_is_not_taken_up() {
-    let (mut world, _first, mut second, mut maker, handle) = with_a_delegation();
-    assert_eq!(maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status(), NfsStat::Delay);
-    world.now = world.now.plus(std::time::Duration::from_secs(u64::from(LEASE_S) + 1));
-    world.engine.tick(world.now);
-    second.now = world.now;
-    maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).ok();
-    let world = world.restarted();
+    let mut scene = DelegationScenario::with_a_delegation();
+    scene.lose_delegation();
+    let (world, handle) = (scene.world.restarted(), scene.handle);
     let mut first = world.connect();
     let mut client = Client::before_reclaim(&mut first, b"client", 1);
     bind_back(&mut first, &client);

@@ -10,6 +10,7 @@ mod charges;
 mod concurrent_states;
 mod connections;
 mod counts;
+mod delegation_scenario;
 mod delegations;
 mod exports;
 mod grace;

@@ -11,9 +11,8 @@ use volume::faulty::VolumeCall;
 use volume::journal::Journal;
 use volume::{Failure, Volume};
 
-use crate::grace::{
-    BOTH, COMPLETE, NONE, READ, anew, bind_back, claiming, flags, locking, opened, with_a_delegation,
-};
+use crate::delegation_scenario::{DelegationScenario, resume};
+use crate::grace::{BOTH, COMPLETE, NONE, READ, anew, claiming, flags, locking, opened};
 
 /// A server with one client that has a file open and its first ten bytes locked.
 struct ResumedClient {
@@ -226,53 +225,29 @@ fn every_lock_owner_has_its_stateid_and_its_ranges() {
 // RFC 8881 10.2.1, 10.4.5
 #[test]
 fn a_delegation_is_held_and_recalled_under_its_stateid() {
-    let world = NfsTestServer::with_stable_storage();
-    let (mut first, mut second) = (world.connect(), world.connect());
-    let mut maker = Client::new(&mut second, b"maker", 1);
-    let (handle, made) = maker.create(&mut second, b"file");
-    maker.on(&mut second, &handle, &[closing(made)]).ok();
-    let mut client = Client::new(&mut first, b"client", 1);
-    bind_back(&mut first, &client);
-    let wants = anew(READ | ShareAccess::WANT_READ_DELEG, NONE);
-    let given = client.on(&mut first, &handle, &[wants]).ok();
-    let Res::Open(Ok(given)) = given.last() else { panic!("{given:?}") };
-    let open::Delegation::Read(read) = given.delegation else { panic!("{given:?}") };
-    let open = given.stateid;
-    let mut scene = ResumedClient { world, wire: first, client, handle, open, locks: open };
-    scene.restart();
-    assert_eq!(scene.come_back(), NfsStat::Ok);
-    bind_back(&mut scene.wire, &scene.client);
-    scene.on(reading(anonymous(read.stateid), 0, 1)).ok();
-    let mut second = scene.world.connect();
-    let mut other = Client::new(&mut second, b"other", 1);
-    assert_eq!(other.on(&mut second, &scene.handle, &[anew(BOTH, NONE)]).status(), NfsStat::Delay);
-    let calls = scene.wire.called();
+    let mut scene = DelegationScenario::new();
+    let deleg_stateid = scene.open_wanting().1.unwrap();
+    let mut scene = scene.restart();
+    let reads = [reading(anonymous(deleg_stateid), 0, 1)];
+    scene.client.on(&mut scene.first, &scene.handle, &reads).ok();
+    assert_eq!(scene.open_by_maker(), NfsStat::Delay);
+    let calls = scene.first.called();
     assert_eq!(calls.len(), 1, "recalled");
-    assert!(calls[0].windows(12).any(|part| part == read.stateid.other), "under its stateid");
-    let back = nfs_wire::op::delegation::ReturnArgs { deleg_stateid: read.stateid };
-    scene.on(Args::DelegReturn(back)).ok();
-    other.on(&mut second, &scene.handle, &[anew(BOTH, NONE)]).ok();
+    assert!(calls[0].windows(12).any(|part| part == deleg_stateid.other), "under its stateid");
+    let back = nfs_wire::op::delegation::ReturnArgs { deleg_stateid };
+    scene.client.on(&mut scene.first, &scene.handle, &[Args::DelegReturn(back)]).ok();
+    assert_eq!(scene.open_by_maker(), NfsStat::Ok);
 }
 
 // RFC 8881 10.2.1
 #[test]
 fn a_delegation_that_was_taken_away_is_revoked_after_a_restart() {
-    let (mut world, first, mut second, mut maker, handle) = with_a_delegation();
-    assert_eq!(maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status(), NfsStat::Delay);
-    world.now = world.now.plus(std::time::Duration::from_secs(u64::from(LEASE_S) + 1));
-    world.engine.tick(world.now);
-    second.now = world.now;
-    maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).ok();
-    let clientid = world.server.clients.all().iter().find(|client| *client.owner == *b"client").unwrap().id;
-    drop(first);
-    let world = world.restarted();
-    let mut wire = world.connect();
-    let begun = wire.call(1, &[begin_session(clientid, 5, CHANNEL)]).ok();
-    let Res::CreateSession(Ok(session)) = begun.last() else { panic!("{begun:?}") };
-    let mut client = Client { clientid, session: session.sessionid, minor: 1, sequences: vec![0; 16] };
+    let mut scene = DelegationScenario::with_a_delegation();
+    scene.lose_delegation();
+    let mut scene = scene.restart();
     // Any request for the file restores it.
-    client.on(&mut wire, &handle, &[anew(READ, NONE)]);
-    let answer = client.run(&mut wire, &[]).ok();
+    scene.client.on(&mut scene.first, &scene.handle, &[anew(READ, NONE)]);
+    let answer = scene.client.run(&mut scene.first, &[]).ok();
     assert!(flags(&answer).contains(StatusFlags::RECALLABLE_STATE_REVOKED));
 }
 
@@ -448,9 +423,7 @@ fn only_files_of_clients_that_are_not_back_are_waited_for() {
     scene.on(opening_again(BOTH)).ok();
     let waits = scene.client.on(&mut scene.wire, &theirs, &[anew(READ, NONE)]);
     assert_eq!(waits.status(), NfsStat::Grace);
-    let begun = second.call(1, &[begin_session(other.clientid, 9, CHANNEL)]).ok();
-    let Res::CreateSession(Ok(session)) = begun.last() else { panic!("{begun:?}") };
-    (other.session, other.sequences) = (session.sessionid, vec![0; 16]);
+    resume(&mut second, &mut other);
     scene.client.on(&mut scene.wire, &theirs, &[anew(READ, NONE)]).ok();
     let taken = other.on(&mut second, &scene.handle, &[anew(READ, ShareDeny::WRITE)]);
     assert_eq!(taken.status(), NfsStat::ShareDenied, "it is open for writing");

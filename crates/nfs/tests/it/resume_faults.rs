@@ -6,14 +6,15 @@ use std::time::Duration;
 
 use nfs::state::client_records::RecordStorage;
 use nfs_wire::NfsStat;
-use nfs_wire::op::Res;
-use nfs_wire::op::open::{self, DelegationType, ShareAccess};
+use nfs_wire::op::open::DelegationType;
+use nfs_wire::op::sequence::StatusFlags;
 use testkit::nfs::*;
 use volume::Failure;
 use volume::faulty::VolumeCall;
 use volume::journal::{CompleteMark, MemoryJournal, MemoryMark};
 
-use crate::grace::{BOTH, NONE, READ, anew, bind_back, claiming, flags, locking, opened, with_a_delegation};
+use crate::delegation_scenario::DelegationScenario;
+use crate::grace::{BOTH, NONE, READ, anew, claiming, flags, locking, opened};
 
 /// A mark whose disk is slow to clear it.
 struct SlowMark {
@@ -69,70 +70,37 @@ fn no_lock_is_answered_before_the_mark_is_cleared() {
     assert!(!is_set, "the second request would be answered while client IDs still count");
 }
 
-fn session(wire: &mut Wire, clientid: u64) -> Result<Client, NfsStat> {
-    let begun = wire.call(1, &[begin_session(clientid, 5, CHANNEL)]);
-    match begun.last() {
-        Res::CreateSession(Ok(session)) => {
-            Ok(Client { clientid, session: session.sessionid, minor: 1, sequences: vec![0; 16] })
-        }
-        _ => Err(begun.status()),
-    }
-}
-
-// The state directory turns read-only, the server is killed, and the directory is mounted again.
+// The state directory turns read-only.
 #[test]
-fn a_delegation_that_the_disk_did_not_take_is_not_lost_silently() {
-    let world = NfsTestServer::with_stable_storage();
-    let (mut first, mut second) = (world.connect(), world.connect());
-    let mut maker = Client::new(&mut second, b"maker", 1);
-    let (handle, made) = maker.create(&mut second, b"file");
-    maker.on(&mut second, &handle, &[closing(made)]).ok();
-    let mut client = Client::new(&mut first, b"client", 1);
-    bind_back(&mut first, &client);
-    let stable = world.stable_storage().clone();
+fn no_delegation_is_given_that_the_disk_does_not_take() {
+    let mut scene = DelegationScenario::new();
+    let stable = scene.world.stable_storage().clone();
     let fail = |fails| {
         stable.opens.fill(fails);
         stable.client_records.fill(fails);
         stable.client_mark.stick(fails);
     };
     fail(true);
-    let wants = anew(READ | ShareAccess::WANT_READ_DELEG, NONE);
-    let given = client.on(&mut first, &handle, &[wants]).ok();
-    let Res::Open(Ok(given)) = given.last() else { panic!("{given:?}") };
-    let open::Delegation::Read(_) = given.delegation else { return };
-    let recalled = !first.called().is_empty();
+    assert_eq!(scene.open_wanting().1, None);
     fail(false);
-    let world = world.restarted();
-    let mut wire = world.connect();
-    let Ok(mut client) = session(&mut wire, client.clientid) else { return };
-    bind_back(&mut wire, &client);
-    let mut second = world.connect();
-    let Ok(mut maker) = session(&mut second, maker.clientid) else { return };
-    let other = maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status();
-    let told = flags(&client.run(&mut wire, &[]).ok());
-    let is_told = !told.is_empty() || !wire.called().is_empty() || recalled;
-    assert!(other != NfsStat::Ok || is_told, "another client may write, and the holder hears nothing");
+    assert!(scene.open_wanting().1.is_some());
 }
 
 // The host refuses to open the file for good, or the share keeps no more opens.
 #[test]
 fn a_delegation_that_is_not_restored_is_reported() {
-    let (world, first, second, maker, handle) = with_a_delegation();
-    let clientid = world.server.clients.all().iter().find(|client| *client.owner == *b"client").unwrap().id;
-    drop((first, second));
-    let (world, plan) = world.restarted_counting();
+    let mut scene = DelegationScenario::with_a_delegation();
+    let (world, plan) = scene.world.restarted_counting();
+    scene.world = world;
     plan.always(VolumeCall::OpenAgain, Some(Failure::Denied));
-    let (mut wire, mut second) = (world.connect(), world.connect());
-    let Ok(mut client) = session(&mut wire, clientid) else { return };
-    bind_back(&mut wire, &client);
-    let mut maker = session(&mut second, maker.clientid).unwrap();
+    scene.resume();
     // Any request for the file restores it.
-    maker.on(&mut second, &handle, &[anew(READ, NONE)]);
+    scene.maker.on(&mut scene.second, &scene.handle, &[anew(READ, NONE)]);
     plan.always(VolumeCall::OpenAgain, None);
-    let other = maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status();
-    let is_recalled = !wire.called().is_empty();
-    let is_told = is_recalled || !flags(&client.run(&mut wire, &[]).ok()).is_empty();
-    assert!(other != NfsStat::Ok || is_told, "another client may write, and the holder hears nothing");
+    assert_eq!(scene.open_by_maker(), NfsStat::Ok);
+    assert!(scene.first.called().is_empty());
+    let told = flags(&scene.client.run(&mut scene.first, &[]).ok());
+    assert!(told.contains(StatusFlags::RECALLABLE_STATE_REVOKED), "{told:?}");
 }
 
 // A client reclaims its open piece by piece, as Linux does, and the server ends in the middle.
@@ -158,29 +126,10 @@ fn the_record_of_an_open_that_is_being_reclaimed_stays_whole() {
 
 // The server is killed before the reply that grants a delegation is sent. The client repeats its OPEN.
 #[test]
-fn a_delegation_whose_reply_was_lost_is_given_again_or_ends() {
-    let world = NfsTestServer::with_stable_storage();
-    let (mut first, mut second) = (world.connect(), world.connect());
-    let mut maker = Client::new(&mut second, b"maker", 1);
-    let (handle, made) = maker.create(&mut second, b"file");
-    maker.on(&mut second, &handle, &[closing(made)]).ok();
-    let mut client = Client::new(&mut first, b"client", 1);
-    bind_back(&mut first, &client);
-    let wants = || anew(READ | ShareAccess::WANT_READ_DELEG, NONE);
-    let given = client.on(&mut first, &handle, &[wants()]).ok();
-    let Res::Open(Ok(lost)) = given.last() else { panic!("{given:?}") };
-    let open::Delegation::Read(lost) = lost.delegation else { panic!("{given:?}") };
-    let world = world.restarted();
-    let (mut first, mut second) = (world.connect(), world.connect());
-    let mut client = session(&mut first, client.clientid).unwrap();
-    bind_back(&mut first, &client);
-    let mut maker = session(&mut second, maker.clientid).unwrap();
-    let again = client.on(&mut first, &handle, &[wants()]).ok();
-    let Res::Open(Ok(open)) = again.last() else { panic!("{again:?}") };
-    if let open::Delegation::Read(read) = open.delegation {
-        assert_eq!(read.stateid.other, lost.stateid.other);
-        return;
-    }
-    let other = maker.on(&mut second, &handle, &[anew(BOTH, NONE)]).status();
-    assert_eq!(other, NfsStat::Ok, "nobody can return a delegation that its holder has not heard of");
+fn a_delegation_whose_reply_was_lost_is_given_again() {
+    let mut scene = DelegationScenario::new();
+    let lost = scene.open_wanting().1.unwrap();
+    let mut scene = scene.restart();
+    let again = scene.open_wanting().1.unwrap();
+    assert_eq!(again.other, lost.other);
 }
