@@ -24,7 +24,7 @@ NODE_CAPABILITIES = {
     "osd": f"allow rw tag cephfs data={FILE_SYSTEM}",
 }
 UP_WITHIN_S = 60
-_MON_PORT = 3300
+MON_PORT = 3300
 _SETTINGS = """\
 [global]
 fsid = {fsid}
@@ -147,7 +147,7 @@ class Ceph:
     def _make(self) -> None:
         self.work.mkdir()
         fsid = str(uuid.uuid4())
-        self.settings.write_text(_SETTINGS.format(fsid=fsid, address=network.STORE, port=_MON_PORT, work=self.work))
+        self.settings.write_text(_SETTINGS.format(fsid=fsid, address=network.STORE, port=MON_PORT, work=self.work))
         self._make_monitor(fsid)
         self._make_osd()
         (self.work / "mds").mkdir()
@@ -169,7 +169,7 @@ class Ceph:
         self.run("ceph-authtool", "--create-keyring", admin, "--gen-key", "-n", "client.admin", *everything)
         self.run("ceph-authtool", own, "--import-keyring", admin)
         monmap = self.work / "monmap"
-        self.run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:{network.STORE}:{_MON_PORT}]", monmap)
+        self.run("monmaptool", "--create", "--fsid", fsid, "--addv", "a", f"[v2:{network.STORE}:{MON_PORT}]", monmap)
         self.run("ceph-mon", "--mkfs", "-i", "a", "--monmap", monmap, "--keyring", own)
         self.daemons["mon.a"].start()
         wait_until("the monitor", self._answers, UP_WITHIN_S, self.daemons["mon.a"].log)

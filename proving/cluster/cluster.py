@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from proving.cluster import ceph, disk, etcd, ganesha, network, node, programs, unpacked
+from proving.cluster import ceph, disk, etcd, ganesha, guest_machine, kernel_ceph, network, node, programs, unpacked
 from proving.cluster.daemon import wait_until
 from proving.cluster.machine import Machine
 from proving.cluster.store import Store
@@ -35,8 +35,9 @@ PROTOCOLS = ("smb", "nfs")
 class Cluster:
     """Everything, up and under load. A context manager; leaving it removes all."""
 
-    def __init__(self, kind: str = "ceph", server: str = "trunkline", by_hand: bool = False, own_clock: bool = False, has_clients: bool = True) -> None:
-        self._server = server
+    def __init__(self, kind: str = "ceph", server: str = "trunkline", by_hand: bool = False, own_clock: bool = False, has_clients: bool = True,
+                 has_guests: bool = False) -> None:
+        self._server, self._has_guests = server, has_guests
         self._kind, self._by_hand, self._own_clock, self.has_clients = kind, by_hand, own_clock, has_clients
         self._stack = contextlib.ExitStack()
         self.machines: dict[str, Machine] = {}
@@ -70,12 +71,12 @@ class Cluster:
         self._make_store(self.switch.plug("store", network.STORE))
         self._at("store")
         for name in network.MACHINES:
-            machine = Machine(self.switch, name, directory, self.work)
+            machine = (guest_machine.GuestMachine if self._has_guests else Machine)(self.switch, name, directory, self.work)
             self._stack.callback(machine.die)
             self.machines[name] = machine
             machine.boot()
             self.store.boot(machine)
-            self.nodes[name] = node.Node(machine, self.work, "" if self._by_hand else node.TENURES[self._kind])
+            self.nodes[name] = node.Node(machine, self.work, "" if self._by_hand else node.TENURES["kernel" if self._has_guests else self._kind])
             if self._own_clock:
                 self.nodes[name].environment += machine.sees_clock()
         node.make_directories(self.machines["a"], self.store)
@@ -94,7 +95,7 @@ class Cluster:
         if self._kind == "disk":
             self.store = disk.Disk(self.work)
             return
-        self.store = self._stack.enter_context(ceph.Ceph(cable, self.work / "ceph"))
+        self.store = self._stack.enter_context((kernel_ceph.KernelCeph if self._has_guests else ceph.Ceph)(cable, self.work / "ceph"))
         self.etcd = self._stack.enter_context(etcd.Etcd(cable, self.work))
 
     def _make_service(self) -> node.ByHand | node.Nodes:
@@ -194,8 +195,7 @@ class Cluster:
         for _, label, path in HOLDERS:
             if label not in synced:
                 continue
-            data = subprocess.run(owner.machine.inside(["cat", str(owner.machine.directory / "virtual" / "share" / Path(path).name)]),
-                                  capture_output=True, timeout=60).stdout
+            data = owner.machine.read(owner.machine.directory / "virtual" / "share" / Path(path).name)
             promised = {int(slot): number for slot, number in synced[label].items()}
             wrong += programs.compare(label, data, promised, max(promised.values(), default=0) + programs.SLOTS)
         return [f"in the store: {one}" for one in wrong]

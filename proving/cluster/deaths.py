@@ -5,6 +5,8 @@
 | in place | kill -9 of the owner's program, which starts again on the same machine as systemd starts it: after 0.1 s, with its listening sockets |
 | process | kill -9 of the owner's program, which does not come back; its machine and its mount live |
 | machine | the cable is cut and every process of the machine ends at once, its mount too; it boots again later |
+| guest | the same with machines that are guests of user-mode-linux, with the kernel's client of Ceph: kill -9 of the guest |
+| guest pause | the owner's guest stands still for longer than the tenure and goes on: it serves nothing stale, and its program ends |
 | move | the owner hands over as planned |
 | pause | the owner's program stops for longer than the tenure and goes on: it serves nothing stale, and ends |
 | cable | the owner's cable is cut for longer than the tenure and mended: the owner ends by itself |
@@ -27,6 +29,7 @@ from proving.cluster import node, witness
 from proving.cluster.ceph import Ceph
 from proving.cluster.cluster import PROTOCOLS, Cluster
 from proving.cluster.daemon import wait_until
+from proving.cluster.guest_machine import GuestMachine
 from proving.harness.tally import CaseFailed
 
 GOES_ON_WITHIN_S = 100
@@ -51,6 +54,7 @@ class Deaths:
         self.kinds: dict[str, Callable[[node.Node], tuple[float, node.Node]]] = {
             "in place": self._in_place, "process": self._process, "machine": self._machine, "move": self._move, "pause": self._pause, "cable": self._cable,
             "mds": lambda owner: self._daemon(owner, "mds.m", 1), "osd": lambda owner: self._daemon(owner, "osd.0", 2), "clock": self._clock,
+            "guest": self._machine, "guest pause": self._guest_pause,
         }
 
     def one(self, kind: str) -> dict[str, Any]:
@@ -149,6 +153,21 @@ class Deaths:
             self._ends(owner)
             if stale.has_answered():
                 raise CaseFailed("the paused node has answered after its tenure was over")
+        return at, successor
+
+    def _guest_pause(self, owner: node.Node) -> tuple[float, node.Node]:
+        assert isinstance(owner.machine, GuestMachine)
+        successor = self._cluster.other(owner)
+        with witness.Witness(self._cluster.switch, owner.machine) as stale:
+            stale.ask()
+            at = time.monotonic()
+            owner.machine.pause()
+            stale.ask_without_answer()
+            time.sleep(PAUSE_S)
+            owner.machine.go_on()
+            self._ends(owner)
+            if stale.has_answered():
+                raise CaseFailed("the guest that stood still has answered after its tenure was over")
         return at, successor
 
     def _cable(self, owner: node.Node) -> tuple[float, node.Node]:

@@ -4,6 +4,7 @@ The death of its first process ends every process in it at once, as the kernel d
 that no packet tells anybody. What it had mounted goes with it.
 """
 
+import json
 import os
 import signal
 import subprocess
@@ -38,13 +39,19 @@ class Machine:
         self.sockets, self.programs = work / f"{name}.sockets", work / f"{name}.bin"
         self.sockets.mkdir()
         self.programs.mkdir()
-        self.listeners = listener_store.ListenerStore(work / f"{name}.notify")
+        # The directory of the node's lock and socket.
+        self.run_dir = work / f"{name}.run"
+        self.listeners = self._make_listeners(work / f"{name}.notify")
         self._clock = work / f"{name}.clock"
         self.set_clock(0)
         self._parent: subprocess.Popen[bytes] | None = None
         self._init = 0
         self.processes: list[Process] = []
         self.cable: network.Cable | None = None
+
+    @staticmethod
+    def _make_listeners(path: Path) -> listener_store.ListenerStore:
+        return listener_store.ListenerStore(path)
 
     def boot(self) -> None:
         """Start the machine: with nothing of its former life but the files in the store."""
@@ -69,6 +76,19 @@ class Machine:
         if done.returncode != 0:
             raise OSError(f"{self.name}: {' '.join(map(str, command))}: {(done.stderr or done.stdout).strip()[-400:]}")
         return done.stdout
+
+    def read(self, path: Path) -> bytes:
+        """Return the content of a file."""
+        return subprocess.run(self.inside(["cat", str(path)]), capture_output=True, timeout=60).stdout
+
+    def start(self, command: list[str], log: Path, descriptors: Sequence[int] = ()) -> "Process":
+        """Start a program. What it writes goes to the log."""
+        return Process(self, command, log, descriptors)
+
+    def has_address(self, address: str) -> bool:
+        """Return whether this machine has an address."""
+        listed = json.loads(self.run("ip", "-j", "addr", "show", "dev", "eth0"))
+        return any(found["local"] == address for link in listed for found in link["addr_info"])
 
     def set_clock(self, ahead_s: int) -> None:
         """Let the wall clock of programs that see this machine's clock (`sees_clock`) be so far ahead."""

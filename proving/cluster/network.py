@@ -53,8 +53,7 @@ class ClusterNetwork(guest.Network):
             subprocess.run(["ip", "netns", "del", namespace], check=False, env=dict(os.environ, PATH=guest.PATH))
         super().__exit__(*what)
 
-    @staticmethod
-    def guest_address(nic: int) -> str:
+    def guest_address(self, nic: int) -> str:
         """Return the address of the clients' guest."""
         return CLIENTS
 
@@ -70,6 +69,14 @@ class ClusterNetwork(guest.Network):
         ip("-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")
         ip("-n", namespace, "link", "set", "eth0", "up")
         return Cable(self, namespace, port)
+
+    def plug_guest(self, who: str) -> "GuestCable":
+        """Create a cable to the switch for a machine that is a guest."""
+        self._plugged += 1
+        port = f"tap{self._plugged}"
+        ip("-n", self.name, "tuntap", "add", "dev", port, "mode", "tap")
+        ip("-n", self.name, "link", "set", port, "master", "bridge", "up")
+        return GuestCable(self, port, MACHINES[who])
 
     def unplug(self, cable: "Cable") -> None:
         """Remove a cable and its namespace, with every address and connection in it."""
@@ -95,3 +102,29 @@ class Cable:
     def inside(self, command: list[str]) -> list[str]:
         """Return the command line that runs `command` at the cable's end, in this machine's mounts and processes."""
         return ["nsenter", f"--net={Path('/run/netns') / self.namespace}", *command]
+
+
+class GuestCable(guest.Network):
+    """A cable from the switch to a guest, as its kernel takes it (guest.py)."""
+
+    def __init__(self, network: ClusterNetwork, port: str, address: str) -> None:
+        super().__init__(1)
+        self.name, self._port, self._address = network.name, port, address
+
+    def tap(self, nic: int) -> str:
+        return self._port
+
+    def guest_address(self, nic: int) -> str:
+        return self._address
+
+    def cut(self) -> None:
+        """Cut the cable at the switch."""
+        ip("-n", self.name, "link", "set", self._port, "down")
+
+    def mend(self) -> None:
+        """Mend the cable."""
+        ip("-n", self.name, "link", "set", self._port, "up")
+
+    def unplug(self) -> None:
+        """Remove the cable."""
+        ip("-n", self.name, "link", "del", self._port)

@@ -57,7 +57,7 @@ name = "{name}"
 addresses = ["{served}/24"]
 run_dir = "{run_dir}"
 """
-# With Ceph the product decides; with a disk somebody else does.
+# With Ceph the product decides; with a disk somebody else does. The kernel's client of Ceph needs a command (kernel_ceph.py).
 TENURES = {
     "ceph": """\
 tenure = "etcd"
@@ -65,6 +65,13 @@ etcd = ["{etcd}"]
 term_s = {term_s}
 fence = "cephfs"
 ceph_sockets = "{sockets}"
+""",
+    "kernel": """\
+tenure = "etcd"
+etcd = ["{etcd}"]
+term_s = {term_s}
+fence = "command"
+fence_command = ["{programs}/fence"]
 """,
     "disk": """\
 tenure = "external"
@@ -85,7 +92,7 @@ class Node:
                                 password=password, share=SHARE)
         if tenure:
             text += (_NODE + tenure).format(name=machine.name, etcd=etcd.URL, term_s=TERM_S, served=network.SERVED, sockets=machine.sockets,
-                                 run_dir=work / f"{machine.name}.run")
+                                 programs=machine.programs, run_dir=machine.run_dir)
         self.settings.write_text(text)
         self.process: Process | None = None
         # The environment of the program. It finds `ceph` first on its path.
@@ -101,7 +108,7 @@ class Node:
             listeners.clear()
         command, descriptors = listeners.passing([servers.program(), *words, "--config", str(self.settings)])
         try:
-            self.process = Process(self.machine, ["env", *self.environment, *listeners.environment(), *command], self.log, descriptors)
+            self.process = self.machine.start(["env", *self.environment, *listeners.environment(), *command], self.log, descriptors)
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -122,10 +129,7 @@ class Node:
 
     def has_address(self) -> bool:
         """Return whether this machine has the address of the virtual server."""
-        if not self.machine.alive():
-            return False
-        listed = json.loads(self.machine.run("ip", "-j", "addr", "show", "dev", "eth0"))
-        return any(address["local"] == network.SERVED for link in listed for address in link["addr_info"])
+        return self.machine.alive() and self.machine.has_address(network.SERVED)
 
     def status(self) -> dict[str, Any]:
         """Return what `trunkline node status` reports."""

@@ -21,13 +21,13 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.cluster import cluster, deaths, ganesha, node, refusals
+from proving.cluster import cluster, deaths, ganesha, guest_machine, node, refusals
 from proving.harness import server as servers
 from proving.harness.tally import TROUBLE, CaseFailed, Tally, skip_whole_suite
 from proving.kernel_client import guest, kernels
 
 SUITE = "cluster"
-FEW = {"in place": 1, "process": 3, "machine": 2, "move": 2, "pause": 1, "cable": 1, "mds": 1, "osd": 1, "clock": 1}
+FEW = {"in place": 1, "process": 3, "machine": 2, "move": 2, "pause": 1, "cable": 1, "mds": 1, "osd": 1, "clock": 1, "guest": 2, "guest pause": 1}
 SHORT = {"process": 3, "machine": 1}
 # What needs a tenure that ends by itself.
 OF_TENURE = ("pause", "cable")
@@ -35,6 +35,7 @@ OF_TENURE = ("pause", "cable")
 TAKE_OVER = {"silence": node.TERM_S + 1.0, "nfs-held": node.TERM_S + 2.0, "smb-held": node.TERM_S + 4.5}
 LIMITS = {"in place": {"nfs-held": 1.0, "smb-held": 3.6}, "process": TAKE_OVER, "machine": TAKE_OVER, "move": {"silence": 1.0}}
 OF_CEPH = ("mds", "osd")
+OF_GUESTS = ("guest", "guest pause")
 STOPS = ("silence", "nfs-held", "nfs-new", "smb-held", "smb-new")
 
 
@@ -82,7 +83,10 @@ def note(options: argparse.Namespace, kind: str, measured: list[dict[str, Any]],
     """Append one line of JSON to the file of `--out`, as proving/soak/run.py expects it."""
     if options.out is None:
         return
-    line: dict[str, Any] = {"server": options.server, "done": len(measured), "failures": failures, "kernels": [kernels.GuestKernel.kernel.release()]}
+    used = [kernels.GuestKernel.kernel.release()]
+    if kind in OF_GUESTS:
+        used.append(kernels.KERNELS[guest_machine.SERIES].release())
+    line: dict[str, Any] = {"server": options.server, "done": len(measured), "failures": failures, "kernels": used}
     for stop in STOPS:
         if found := [one[stop] for one in measured if stop in one]:
             line[f"slowest_{stop.replace(' ', '_').replace('-', '_')}_s"] = round(max(found), 2)
@@ -117,13 +121,23 @@ def end_well(tally: Tally, under_test: cluster.Cluster) -> None:
     tally.case("what was synced is in the store", ends)
 
 
+def _own_cluster(kind: str) -> str:
+    """Return the name of the cluster in which deaths of this kind happen."""
+    return kind if kind == "clock" else "guest" if kind in OF_GUESTS else ""
+
+
 def run_all(tally: Tally, wanted: dict[str, int], options: argparse.Namespace) -> None:
-    """Set up a cluster for all kinds, and one of its own where the clock jumps."""
-    for own_clock in (False, True):
-        kinds = {kind: count for kind, count in wanted.items() if (kind == "clock") == own_clock and count}
+    """Set up a cluster for most kinds, and one of its own where the clock jumps, and where the machines are guests."""
+    for own in ("", "clock", "guest"):
+        kinds = {kind: count for kind, count in wanted.items() if _own_cluster(kind) == own and count}
         if not kinds:
             continue
-        under_test = cluster.Cluster(options.store, options.server, options.by_hand, own_clock)
+        if own == "guest" and (reason := guest_machine.missing()):
+            for kind in kinds:
+                tally.add("skip", kind, reason)
+                note(options, kind, [], [])
+            continue
+        under_test = cluster.Cluster(options.store, options.server, options.by_hand, own_clock=own == "clock", has_guests=own == "guest")
         try:
             with under_test:
                 print(f"        up after so many seconds: {under_test.up_s}", flush=True)
@@ -181,7 +195,9 @@ def main() -> None:
     if options.deaths:
         wanted = dict.fromkeys(wanted, options.deaths)
     tally = Tally(kernels.suite(SUITE))
+    # They have no mount of the disk, and no way to be entered by hand.
     beyond = (OF_TENURE if options.by_hand or options.store == "disk" else ()) + (OF_CEPH if options.store == "disk" else ())
+    beyond += OF_GUESTS if options.by_hand or options.store == "disk" else ()
     wanted = {kind: count for kind, count in wanted.items() if kind not in beyond}
     run_all(tally, wanted, options)
     refused = [name for name in options.only or () if name in refusals.NAMES]

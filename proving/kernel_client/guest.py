@@ -93,10 +93,13 @@ class Network:
     def __exit__(self, *_: object) -> None:
         subprocess.run(["ip", "netns", "del", self.name], check=False, env=dict(os.environ, PATH=PATH))
 
-    @staticmethod
-    def guest_address(nic: int) -> str:
+    def guest_address(self, nic: int) -> str:
         """Return the address of the guest's end of the cable `nic`."""
         return guest_address(nic)
+
+    def tap(self, nic: int) -> str:
+        """Return the name of the server's end of the cable `nic`."""
+        return f"tap{nic}"
 
     def inside(self, command: list[str]) -> list[str]:
         """Return the command line that runs `command` inside the namespace."""
@@ -126,7 +129,7 @@ def run(network: Network, job: Job, limit_s: float, memory_mib: int = 640) -> Ra
     The status is the job's own; 124 after a time-out, 125 when the guest ended without having run the job.
     """
     work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
-    process = _boot(network, job, work, memory_mib, "con0=null,fd:1", subprocess.DEVNULL)
+    process = _boot(network, job, work, memory_mib, ["con0=null,fd:1"], subprocess.DEVNULL)
     try:
         output, over = outlast(process, limit_s)
     finally:
@@ -152,24 +155,26 @@ def lay(job: Job, work: Path) -> tuple[Path, Path]:
     return init, script
 
 
-def _boot(network: Network, job: Job, work: Path, memory_mib: int, console: str, stdin: int) -> subprocess.Popen[bytes]:
+def _boot(network: Network, job: Job, work: Path, memory_mib: int, consoles: list[str], stdin: int, kernel: kernels.Kernel | None = None,
+          descriptors: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     init, script = lay(job, work)
-    kernel = kernels.GuestKernel.kernel
+    kernel = kernel or kernels.GuestKernel.kernel
     words = [
         f"mem={memory_mib}M", "root=/dev/root", "rootfstype=hostfs", f"rootflags={kernel.path('/')}", "ro",
-        *(f"vec{nic}:transport=tap,ifname=tap{nic},depth=128,gro=1" for nic in range(network.nics)),
+        *(f"vec{nic}:transport=tap,ifname={network.tap(nic)},depth=128,gro=1" for nic in range(network.nics)),
         f"init={init}", f"guestjob={script}", "guestaddr=" + ",".join(f"{network.guest_address(nic)}/24" for nic in range(network.nics)),
-        f"guestmodules={kernel.modules()}", f"uml_dir={kernel.path(work)}", "con=null", console, "quiet", "loglevel=0",
+        f"guestmodules={kernel.modules()}", f"uml_dir={kernel.path(work)}", "con=null", *consoles, "quiet", "loglevel=0",
     ]
-    return start(network, kernel.command(words), kernel.path(memory_directory(work, memory_mib)), stdin, subprocess.STDOUT)
+    return start(network, kernel.command(words), kernel.path(memory_directory(work, memory_mib)), stdin, subprocess.STDOUT, descriptors)
 
 
-def start(network: Network, command: list[str], memory: str, stdin: int, stderr: int | IO[bytes]) -> subprocess.Popen[bytes]:
+def start(network: Network, command: list[str], memory: str, stdin: int, stderr: int | IO[bytes],
+          descriptors: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Start a kernel with its words, in the network, with its memory in the directory `memory`. Its output is a pipe."""
     # A separate process namespace: the end of its first process ends all of the guest's processes.
     command = network.inside(["unshare", "--pid", "--fork", "--kill-child", *_wide_registers(), *command])
     return subprocess.Popen(command, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True,
-                            env=dict(os.environ, PATH=PATH, TMPDIR=memory))
+                            pass_fds=descriptors, env=dict(os.environ, PATH=PATH, TMPDIR=memory))
 
 
 @functools.cache
@@ -250,6 +255,12 @@ class Conversation:
     def _last_words(self) -> str:
         return "it said: " + " | ".join(self.noise[-6:])
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the kernel. Its processes do nothing without it."""
+        # The kernel has taken the place of the child that the first program has put into a process namespace.
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        os.kill(int(children[0]), number)
+
     def ended(self, limit_s: float) -> bool:
         """Wait for the guest's own end. Returns whether it came in time."""
         try:
@@ -260,11 +271,15 @@ class Conversation:
 
 
 class Guest(Conversation):
-    """A running guest with an agent as its job."""
+    """A running guest with an agent as its job. What its programs write to /dev/tty1 goes to the descriptor `log`, a pipe."""
 
-    def __init__(self, network: Network, job: Job, memory_mib: int = 640) -> None:
+    def __init__(self, network: Network, job: Job, memory_mib: int = 640, kernel: kernels.Kernel | None = None, log: int | None = None) -> None:
         self._work = Path(tempfile.mkdtemp(prefix="proof-guest-"))
-        super().__init__(_boot(network, job, self._work, memory_mib, "con0=fd:0,fd:1", subprocess.PIPE))
+        consoles, descriptors = ["con0=fd:0,fd:1"], []
+        if log is not None:
+            consoles.append(f"con1=null,fd:{log}")
+            descriptors.append(log)
+        super().__init__(_boot(network, job, self._work, memory_mib, consoles, subprocess.PIPE, kernel, descriptors))
 
     def __exit__(self, *what: object) -> None:
         super().__exit__(*what)

@@ -151,6 +151,7 @@ COUNTS = [
 CLUSTER = {
     "process": (300, 25, "kills of the owner's program"),
     "machine": (100, 10, "deaths of the owner's machine"),
+    "guest": (20, 5, "deaths of the owner's machine, a guest with Linux's own client of Ceph"),
     "mds": (20, 10, "kills of Ceph's MDS"),
     "osd": (20, 5, "kills of Ceph's OSD"),
     "cable": (20, 5, "cuts of the owner's cable for longer than its tenure"),
