@@ -212,6 +212,11 @@ impl Share {
         !self.persistence().unrestored().is_empty()
     }
 
+    /// The number of files with opens from before the restart that are not restored yet.
+    pub fn unrestored_files(&self) -> usize {
+        self.persistence().unrestored().file_count()
+    }
+
     /// Restores the opens of one more file, if the host can open it. Returns false when each file had its
     /// turn in this round: it is restored, has failed, or another thread is at it.
     pub fn restore_next(&self) -> bool {

@@ -195,8 +195,9 @@ impl RestoringThreads {
                 while !held(&self.state).is_over && engine.restore_next() {}
             }
         };
+        let files: usize = engines.iter().map(|engine| engine.unrestored_files()).sum();
         thread::scope(|scope| {
-            for _ in 1..THREADS {
+            for _ in 1..THREADS.min(files) {
                 // If the host has no more threads, the others do the work.
                 let _spawned = thread::Builder::new().name("restore".into()).spawn_scoped(scope, work);
             }

@@ -138,6 +138,11 @@ impl Unrestored {
         self.left.load(Ordering::Acquire) == 0
     }
 
+    /// The number of files whose opens are not restored yet.
+    pub fn file_count(&self) -> usize {
+        self.left.load(Ordering::Acquire)
+    }
+
     /// The number of opens that are not restored yet.
     pub fn open_count(&self) -> usize {
         self.opens.load(Ordering::Relaxed)
