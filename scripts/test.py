@@ -2,8 +2,8 @@
 """Everything that CI runs: the checks, the release build, then every foreign suite against the server that was built.
 
 Test programs run beside each other and beside the release build, suites in lanes beside each other, since most of their time
-goes by in waits for clocks and in guests that boot; what one says is shown when it is over. Suites that hold the server against
-a clock run alone.
+goes by in waits for clocks and in guests that boot; what one says is shown when it is over. The lints take the processor time that
+the lanes leave. Suites that hold the server against a clock run alone.
 
 It ends with one table, what failed, and the line `N passed, N failed, N skipped`; the exit status is 1 when anything failed. The table has the
 time that each stage took, and that of the processors. A check counts as one case, `cargo test` with each of its tests; a suite
@@ -35,8 +35,11 @@ CHECKS = [
     ("documents", ["scripts/documents.py"], 60),
     ("python", ["scripts/lint.py"], 600),
     ("dependencies", ["scripts/dependencies"], 300),
-    ("lints", ["cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"], 1200),
-    ("documentation", ["env", "RUSTDOCFLAGS=-Dwarnings", "cargo", "doc", "-q", "--workspace", "--no-deps", "--all-features",
+]
+# They run beside the suites, which go first wherever both want the processor.
+LINTS = [
+    ("lints", ["nice", "-n", "19", "cargo", "clippy", "-q", "--workspace", "--all-targets", "--", "-D", "warnings"], 1500),
+    ("documentation", ["nice", "-n", "19", "env", "RUSTDOCFLAGS=-Dwarnings", "cargo", "doc", "-q", "--workspace", "--no-deps", "--all-features",
                        "--document-private-items"], 900),
 ]
 # Builds the test programs; with `LIST` behind it, says in JSON what they are. The features of dependencies follow from the packages
@@ -51,6 +54,8 @@ DOC_TESTS = ["cargo", "test", "--workspace", "--doc", "--no-fail-fast"]
 TEST_LIMIT_S = 900
 TESTS_AT_ONCE = 4
 BUILD = ("release build", ["cargo", "build", "--release", "-p", "trunkline"], 1500)
+# Behind the lints, since it calls cargo, and one call of cargo waits for another.
+PACKAGES = ("packages", ["proving/packages/run.py"], 600)
 # Each lane from its first to its last, all of them at the same time. They take about as long as each other.
 LANES = [
     [
@@ -59,37 +64,38 @@ LANES = [
         ("kerberos", ["proving/kerberos/run.py"], 180),
         ("kerberos-client", ["proving/kerberos/client.py"], 240),
         ("nfs-connections", ["proving/nfs_connections/run.py"], 600),
-        ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
+        ("domain", ["proving/kerberos/domain.py"], 300),
+        ("crowd", ["proving/kerberos/crowd.py", "--logons", "100"], 180),
+        ("trust", ["proving/kerberos/trust.py"], 120),
+        ("image", ["proving/image/run.py"], 120),
+        ("admin-page", ["proving/admin_page/run.py"], 300),
+        ("metrics", ["proving/metrics/run.py"], 180),
         ("pynfs", ["proving/pynfs/run.py"], 1500),
+    ],
+    [
+        ("smbtorture", ["proving/smbtorture/run.py", "--out", "{target}/smbtorture.json"], 1500),
+        ("kernel-client-nfs", ["proving/kernel_client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
+        ("tenure-store", ["proving/cluster/tenure_store.py"], 240),
+        ("cluster", ["proving/cluster/run.py", "--short"], 300),
     ],
     [
         ("kernel-client", ["proving/kernel_client/run.py"], 1200),
         ("kernel-channels", ["proving/kernel_client/multichannel.py"], 600),
-        ("kernel-client-nfs", ["proving/kernel_client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
         ("kernel-nconnect", ["proving/kernel_client/nconnect.py"], 600),
         ("kernel-client-nfs-handles", ["proving/kernel_client/nfs_handles.py"], 600),
         ("kernel-client-nfs-exports", ["proving/kernel_client/nfs_exports.py"], 300),
         ("kernel-client 6.12", ["proving/kernel_client/run.py", "--kernel", "6.12", "--mount", "3.1.1-signed-posix"], 300),
         ("kernel-client-nfs 6.12", ["proving/kernel_client/nfs.py", "--kernel", "6.12", "--mount", "4.1-nconnect4"], 300),
-        ("kernel-recycle", ["proving/kernel_client/recycle.py"], 120),
-        ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
-        ("kernel-kills krb5i", ["proving/kernel_client/kills.py", "--kernel", "6.12", "--sec", "krb5i", "--kills", "1"], 120),
-        ("kernel-kerberos", ["proving/kernel_client/kerberos.py"], 300),
-        ("packages", ["proving/packages/run.py"], 600),
     ],
     [
-        ("domain", ["proving/kerberos/domain.py"], 300),
-        ("tenure-store", ["proving/cluster/tenure_store.py"], 240),
-        ("crowd", ["proving/kerberos/crowd.py", "--logons", "100"], 180),
-        ("trust", ["proving/kerberos/trust.py"], 120),
-        ("cluster", ["proving/cluster/run.py", "--short"], 300),
-        ("image", ["proving/image/run.py"], 120),
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
+        ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
+        ("kernel-recycle", ["proving/kernel_client/recycle.py"], 120),
+        ("kernel-kills krb5i", ["proving/kernel_client/kills.py", "--kernel", "6.12", "--sec", "krb5i", "--kills", "1"], 120),
+        ("kernel-kerberos", ["proving/kernel_client/kerberos.py"], 300),
     ],
 ]
 ALONE = [
-    ("admin-page", ["proving/admin_page/run.py"], 300),
-    ("metrics", ["proving/metrics/run.py"], 180),
     ("strangers", ["proving/strangers/run.py"], 180),
     ("kernel-doctor", ["proving/kernel_client/doctor.py"], 300),
     ("doctor", ["proving/doctor/faults.py", "--short"], 180),
@@ -251,16 +257,27 @@ def check(runner: Runner, name: str, command: list[str], limit_s: float, at_once
     return Row(name, int(not failed and not lacking), int(failed), int(lacking), time.monotonic() - began, done.processor, done.output)
 
 
-def test_programs(runner: Runner) -> list[tuple[str, Path]]:
-    """The test programs that are built: (program, the folder of its package). The folder is where cargo, too, runs it."""
+class TestProgram(NamedTuple):
+    """A test program that is built."""
+
+    # Cargo's target, such as "test simulation".
+    name: str
+    program: str
+    # The folder of its package, which is where cargo, too, runs it.
+    folder: Path
+
+
+def test_programs(runner: Runner) -> list[TestProgram]:
+    """The test programs that are built."""
     listed = runner.ask([*BUILD_TESTS[1], *LIST], BUILD_TESTS[2])
     programs = []
     for line in listed.output.splitlines() if listed.status == 0 else []:
         built = json.loads(line) if line.startswith("{") else {}
         if built.get("profile", {}).get("test") and built.get("executable"):
-            programs.append((built["executable"], Path(built["manifest_path"]).parent))
+            name = f"{built['target']['kind'][0]} {built['target']['name']}"
+            programs.append(TestProgram(name, built["executable"], Path(built["manifest_path"]).parent))
     # The largest have the most to do, and whoever begins last keeps the others waiting.
-    return sorted(programs, key=lambda program: os.path.getsize(program[0]), reverse=True)
+    return sorted(programs, key=lambda test: os.path.getsize(test.program), reverse=True)
 
 
 def counts_of(status: int, output: str) -> tuple[int, int, int]:
@@ -274,13 +291,12 @@ def counts_of(status: int, output: str) -> tuple[int, int, int]:
     return passed - lacking, failed, ignored + lacking
 
 
-def unit_tests(runner: Runner) -> Row:
+def unit_tests(runner: Runner, programs: list[TestProgram]) -> Row:
     """Every test program, and the examples in the documentation."""
     began = time.monotonic()
-    programs = test_programs(runner)
     if not programs:
-        return Row("unit tests", failed=1, seconds=time.monotonic() - began)
-    commands = [(DOC_TESTS, ROOT)] + [([program], folder) for program, folder in programs]
+        return Row("unit tests", failed=1)
+    commands = [(DOC_TESTS, ROOT)] + [([test.program], test.folder) for test in programs]
 
     def run(entry: tuple[list[str], Path]) -> Done:
         # The server that they start is built already.
@@ -294,11 +310,11 @@ def unit_tests(runner: Runner) -> Row:
     return Row("unit tests", passed, failed, skipped, time.monotonic() - began, processor, output)
 
 
-def suite(runner: Runner, name: str, command: list[str], limit_s: float, at_once: bool = True) -> Row:
+def suite(runner: Runner, environment: dict[str, str], name: str, command: list[str], limit_s: float, at_once: bool = True) -> Row:
     began = time.monotonic()
     with tempfile.NamedTemporaryFile("r", suffix=".tally") as tally:
         words = [word.format(target=target()) for word in command]
-        done = runner.run([sys.executable, *words], limit_s, dict(ENVIRONMENT, TALLY_FILE=tally.name), at_once)
+        done = runner.run([sys.executable, *words], limit_s, dict(environment, TALLY_FILE=tally.name), at_once)
         counts = [json.loads(line) for line in tally.read().splitlines()]
     row = Row(name, seconds=time.monotonic() - began, processor=done.processor, output=done.output)
     for count in counts:
@@ -330,11 +346,26 @@ def end_left_running() -> Row:
     return Row("left running", int(not found), len(found), output="\n".join(found))
 
 
-def suites(runner: Runner) -> list[Row]:
-    """All of them: the lanes beside each other, then what must be alone."""
-    with beside_each_other(runner, len(LANES)) as pool:
-        lanes = list(pool.map(lambda lane: [suite(runner, name, command, limit_s, at_once=False) for name, command, limit_s in lane], LANES))
-    return [*itertools.chain(*lanes), end_left_running(), *(suite(runner, *entry) for entry in ALONE)]
+def suites(runner: Runner, programs: list[TestProgram]) -> list[Row]:
+    """All of them: the lanes beside each other and beside the lints, then what must be alone."""
+
+    def lane(entries: list[tuple[str, list[str], float]]) -> list[Row]:
+        return [suite(runner, environment, *entry, at_once=False) for entry in entries]
+
+    def cargos_lane() -> list[Row]:
+        checked = [check(runner, *entry, at_once=False) for entry in LINTS]
+        return [*checked, *lane([PACKAGES])]
+
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as listed:
+        # proving/harness/rust_tests.py
+        json.dump({test.name: (test.program, str(test.folder)) for test in programs}, listed)
+        listed.flush()
+        environment = dict(ENVIRONMENT, TEST_PROGRAMS=listed.name)
+        with beside_each_other(runner, len(LANES) + 1) as pool:
+            beside = pool.submit(cargos_lane)
+            lanes = list(pool.map(lane, LANES))
+            rows = [*beside.result(), *itertools.chain(*lanes)]
+        return [*rows, end_left_running(), *(suite(runner, environment, *entry) for entry in ALONE)]
 
 
 def print_table(rows: list[Row]) -> int:
@@ -361,13 +392,15 @@ def main() -> None:
         installed = pool.submit(check, runner, *INSTALL, at_once=False)
         rows = [check(runner, *entry) for entry in (*CHECKS, BUILD_TESTS, BUILD_PROGRAMS, RULES)]
         rows.append(installed.result())
+    programs = test_programs(runner)
     with beside_each_other(runner, 1) as pool:
         build = pool.submit(check, runner, *BUILD, at_once=False)
-        rows += [unit_tests(runner), build.result()]
+        rows += [unit_tests(runner, programs), build.result()]
     if rows[-1].failed:
-        rows += [Row(name, failed=1) for name, _, _ in itertools.chain(*LANES, ALONE)]
+        rows += [check(runner, *entry) for entry in LINTS]
+        rows += [Row(name, failed=1) for name, _, _ in itertools.chain([PACKAGES], *LANES, ALONE)]
     else:
-        rows += suites(runner)
+        rows += suites(runner, programs)
     sys.exit(print_table(rows))
 
 

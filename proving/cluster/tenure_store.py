@@ -16,7 +16,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.harness import newer
+from proving.harness import newer, rust_tests
 from proving.harness.server import ROOT
 from proving.harness.tally import Tally, skip_whole_suite
 
@@ -30,8 +30,7 @@ def main() -> int:
     if not (newer.root("etcd") / "usr/bin/etcd").exists():
         skip_whole_suite("tenure-store", "etcd is not unpacked: scripts/foreign")
     tally = Tally("tenure-store")
-    # The same packages as those of the other tests, so that nothing is compiled again.
-    command = ["cargo", "test", "-q", "--workspace", "--bin", "trunkline", "--", "--ignored", "--nocapture", "--test-threads=1", TESTS]
+    command = rust_tests.words("bin", "trunkline", "--ignored", "--nocapture", "--test-threads=1", TESTS, profile="dev")
     environment = dict(os.environ, TRUNKLINE_ETCD_SECONDS=str(seconds))
     done = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
     print(done.stdout, flush=True)

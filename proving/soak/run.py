@@ -32,8 +32,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from proving.harness import rust_tests, tree
 from proving.harness import server as servers
-from proving.harness import tree
 from proving.harness.tally import Tally
 from proving.kernel_client import cuts
 
@@ -54,8 +54,6 @@ class Count:
 
 
 KERNEL = str(PROVING / "kernel_client")
-# The features of dependencies follow from the packages that are selected. For one package most crates would be compiled once more.
-TESTS = ["cargo", "test", "-q", "--profile", "{profile}", "--workspace"]
 COUNTS = [
     Count("cuts", 200, "cuts of one to three of four channels under Linux's client", 10,
           [sys.executable, f"{KERNEL}/cuts.py", "--cuts", "{count}", "--per-mount", "10", "--seed", "{seed}", "--out", "{out}"], 1800),
@@ -91,19 +89,19 @@ COUNTS = [
           [sys.executable, f"{KERNEL}/nfs_kills.py", "--kills", "{count}", "--per-mount", "5", "--seed", "{seed}", "--out", "{out}"],
           1200),
     Count("histories", 100_000, "seeded histories of cuts, delays, duplicates and replays over one to eight channels, beside a model", 5_000,
-          ["env", "SIMULATED_HISTORIES={seed}+{count}", *TESTS, "--test", "simulation", "--", "histories_agree", "histories_of_two_clients_are"], 3600),
+          ["env", "SIMULATED_HISTORIES={seed}+{count}", *rust_tests.words("test", "simulation", "histories_agree", "histories_of_two_clients_are")], 3600),
     Count("disk-faults", 20_000, "seeded histories of one session and of two clients over a disk whose calls fail, are done by half or take "
                                  "long, with kills of the server, beside a model", 1_000,
-          ["env", "SIMULATED_HISTORIES={seed}+{count}", *TESTS, "--test", "simulation", "over_failing_disks"], 3600),
+          ["env", "SIMULATED_HISTORIES={seed}+{count}", *rust_tests.words("test", "simulation", "over_failing_disks")], 3600),
     Count("state-damage", 200_000, "offsets at which each file of a state directory has a bit changed and is cut: refused with advice, "
                                    "told, or nothing of it is another", 8192,
-          ["env", "DAMAGED_OFFSETS={seed}+{count}", *TESTS, "--bin", "trunkline", "state::damage"], 3600,
+          ["env", "DAMAGED_OFFSETS={seed}+{count}", *rust_tests.words("bin", "trunkline", "state::damage")], 3600,
           # `make test` has the quick form among its Rust tests.
           has_twentieth=False),
     Count("backups", 1_000, "backups under at least 1,000 changes of users, shares and opens a second, over the control socket, NFS and SMB "
                             "with persistent handles, each restored: equal to one moment", 50,
-          ["env", "BACKUPS={seed}+{count}", "BACKUPS_LEAST_RATE={least_rate}", "BACKUPS_OUT={out}", *TESTS, "--test", "live",
-           "backup_under_load"], 1800),
+          ["env", "BACKUPS={seed}+{count}", "BACKUPS_LEAST_RATE={least_rate}", "BACKUPS_OUT={out}",
+           *rust_tests.words("test", "live", "backup_under_load")], 1800),
     Count("tokens", 1_000_000, "forged, replayed, cut and changed Kerberos tickets and SPNEGO tokens: nobody is let in", 50_000,
           [sys.executable, str(PROVING / "kerberos/run.py"), "--only-tokens", "--tokens", "{count}", "--seed", "{seed}"], 600,
           # `make test` has as many in the suite.
@@ -115,12 +113,12 @@ COUNTS = [
           has_twentieth=False),
     Count("orphans", 20_000, "simulated kills of the server, beside a client that closes files meanwhile and gives up what was not "
                              "answered: it can remove all it has left", 5_000,
-          ["env", "SIMULATED_KILLS={seed}+{count}", *TESTS, "--test", "orphans"], 1800),
+          ["env", "SIMULATED_KILLS={seed}+{count}", *rust_tests.words("test", "orphans")], 1800),
     Count("tenures", 10_000, "simulated clusters of five nodes for ten minutes, with partitions, pauses, deaths and moves: each virtual server "
                              "has one owner, and is served after the last fault", 1_000,
-          ["env", "SIMULATED_TENURES={seed}+{count}", *TESTS, "--test", "tenures", "five_nodes"], 3600),
+          ["env", "SIMULATED_TENURES={seed}+{count}", *rust_tests.words("test", "tenures", "five_nodes")], 3600),
     Count("tenures-large", 10, "simulated clusters of 1,000 nodes with 16 virtual servers each for an hour: the same", 1,
-          ["env", "SIMULATED_TENURES={seed}+{count}", *TESTS, "--test", "tenures", "a_thousand_nodes"], 3600,
+          ["env", "SIMULATED_TENURES={seed}+{count}", *rust_tests.words("test", "tenures", "a_thousand_nodes")], 3600,
           # `make test` has a small one among its Rust tests.
           has_twentieth=False),
     Count("smbtorture", 3, "runs of all of smbtorture 4.17, the installed one, none of which ends otherwise than listed", 1,
@@ -135,7 +133,7 @@ COUNTS = [
           has_twentieth=False),
     Count("limits", 1, "rounds of 10 s with 1, 4 and 16 connections, 4 KiB and 1 MiB, over SMB, NFS and both, in which a share's limit "
                        "holds within 2 %, and two clients of it and its neighbour have the same within 10 % over SMB and over NFS, medians of 20 pairs", 1,
-          ["env", "TRUNKLINE_FULL=1", *TESTS, "--test", "limits"], 2400,
+          ["env", "TRUNKLINE_FULL=1", *rust_tests.words("test", "limits")], 2400,
           # A quarter of an hour: `make test` has the quick form among its Rust tests.
           has_twentieth=False),
     Count("doctor", 1, "rounds of all set-ups of the doctor: each of 22 faults is named by its layer, and ten sound set-ups are healthy", 1,
