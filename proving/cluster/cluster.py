@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from proving.cluster import ceph, disk, etcd, ganesha, guest_machine, kernel_ceph, network, node, programs, unpacked
+from proving.cluster import ceph, disk, etcd, ganesha, guest_machine, kernel_ceph, neighbour, network, node, programs, unpacked
 from proving.cluster.daemon import wait_until
 from proving.cluster.machine import Machine
 from proving.cluster.store import Store
@@ -23,8 +23,8 @@ OPENED_WITHIN_S = 900
 # The prober asks at most fifty times a second.
 ANSWERS_READ = 20_000
 SMB = f"vers=3.1.1,sec=ntlmsspi,username={node.USER},password={node.PASSWORD},noperm,persistenthandles,nosharesock,actimeo=0,echo_interval=2"
-NFS = "vers=4.2,nconnect=2,proto=tcp,sec=sys,nosharecache,actimeo=1,timeo=20,retrans=2"
-OTHER_NFS = "vers=4.1,proto=tcp,sec=sys,nosharecache,actimeo=1,timeo=20,retrans=2"
+NFS = "vers=4.2,nconnect=2,sec=sys,nosharecache,actimeo=1,timeo=20,retrans=2"
+OTHER_NFS = "vers=4.1,sec=sys,nosharecache,actimeo=1,timeo=20,retrans=2"
 # Kind, label, and the path in the guest.
 HOLDERS = [("held", "smb-held", "/mnt/smb/held-smb"), ("held", "nfs-held", "/mnt/nfs/held-nfs")]
 OTHERS = [("new", "smb-new", "/mnt/smb/new-smb"), ("new", "nfs-new", "/mnt/nfs/new-nfs"),
@@ -36,8 +36,12 @@ class Cluster:
     """Everything, up and under load. A context manager; leaving it removes all."""
 
     def __init__(self, kind: str = "ceph", server: str = "trunkline", by_hand: bool = False, own_clock: bool = False, has_clients: bool = True,
-                 has_guests: bool = False) -> None:
+                 has_guests: bool = False, family: int = 4) -> None:
         self._server, self._has_guests = server, has_guests
+        # The address by which clients reach the virtual server, and all of its addresses.
+        self.family = family
+        self.served = network.SERVED_BY_FAMILY[family]
+        self.addresses = [network.SERVED] if by_hand else list(network.SERVED_BY_FAMILY.values())
         self._kind, self._by_hand, self._own_clock, self.has_clients = kind, by_hand, own_clock, has_clients
         self._stack = contextlib.ExitStack()
         self.machines: dict[str, Machine] = {}
@@ -83,6 +87,7 @@ class Cluster:
         self._at("machines")
         self.service = self._make_service()
         self._start_prober()
+        self.neighbour = self._stack.enter_context(neighbour.Neighbour(self.switch, self.addresses))
         self.service.begin(self.nodes["a"])
         self.wait_for_answer(time.monotonic())
         self._at("serving")
@@ -110,7 +115,7 @@ class Cluster:
         cable = self.switch.plug("prober", network.PROBER)
         self._answers = self.work / "answers"
         with self._answers.open("wb") as out:
-            prober = subprocess.Popen(cable.inside([sys.executable, str(HERE / "prober.py"), network.SERVED, str(node.NFS_PORT)]), stdout=out,
+            prober = subprocess.Popen(cable.inside([sys.executable, str(HERE / "prober.py"), self.served, str(node.NFS_PORT)]), stdout=out,
                                       start_new_session=True)
         self._stack.callback(prober.wait)
         self._stack.callback(prober.kill)
@@ -138,10 +143,14 @@ class Cluster:
         self.guest.answer(GUEST_BOOTS_WITHIN_S)
         self._at("guest")
         protocols = ("nfs",) if self._server == "ganesha" else PROTOCOLS
+        exported, transport = f"{self.served}:/{node.SHARE}", "tcp"
+        if self.family == 6:
+            self.ask("add_address", address=f"{network.ipv6_of(network.CLIENTS)}/64")
+            exported, transport = f"[{self.served}]:/{node.SHARE}", "tcp6"
         if "smb" in protocols:
-            self.ask("mount", kind="cifs", source=f"//{network.SERVED}/{node.SHARE}", where="/mnt/smb", options=SMB)
-        self.ask("mount", kind="nfs4", source=f"{network.SERVED}:/{node.SHARE}", where="/mnt/nfs", options=NFS)
-        self.ask("mount", kind="nfs4", source=f"{network.SERVED}:/{node.SHARE}", where="/mnt/other", options=OTHER_NFS)
+            self.ask("mount", kind="cifs", source=f"//{self.served}/{node.SHARE}", where="/mnt/smb", options=SMB)
+        self.ask("mount", kind="nfs4", source=exported, where="/mnt/nfs", options=f"{NFS},proto={transport}")
+        self.ask("mount", kind="nfs4", source=exported, where="/mnt/other", options=f"{OTHER_NFS},proto={transport}")
         for kind, label, path in HOLDERS + OTHERS:
             if any(protocol in label for protocol in protocols):
                 self.ask("start", kind=kind, label=label, path=path)
@@ -159,7 +168,7 @@ class Cluster:
     def ask(self, do: str, **words: Any) -> Any:
         """Ask the guest. Raises OSError if it refuses."""
         said = self.guest.ask(ASKED_WITHIN_S, do=do, **words)
-        if do in ("mount", "start", "mark") and said:
+        if do in ("mount", "start", "mark", "add_address") and said:
             raise OSError(f"{do} {words}: {said}")
         if isinstance(said, dict) and "refused" in said and isinstance(said["refused"], str):
             raise OSError(f"{do}: {said['refused']}")

@@ -13,8 +13,9 @@
 | mds, osd | a daemon of Ceph is killed and started again |
 | clock | the owner's clock jumps forwards and back by an hour: nothing happens |
 
-After each: every program goes on with its files, everything that was synced is there, the intruder was granted nothing,
-and programs saw no kind of error that the same client does not show when a server starts again in place.
+After each: an announcement alone has led a neighbour to the new owner, over IPv4 and IPv6 (neighbour.py), every program
+goes on with its files, everything that was synced is there, the intruder was granted nothing, and programs saw no kind of
+error that the same client does not show when a server starts again in place.
 """
 
 import random
@@ -62,16 +63,18 @@ class Deaths:
         time.sleep(self._random.uniform(0.5, 2))
         owner = self._owner()
         self._cluster.ask("mark")
+        self._cluster.neighbour.believe(owner.machine)
         at, successor = self.kinds[kind](owner)
         service = self._cluster.service
         wait_until(f"{successor.machine.name} is the owner", lambda: service.owner() is successor, node.SERVE_WITHIN_S, successor.log)
         self._cluster.wait_for_answer(time.monotonic())
         found: dict[str, Any] = {"kind": kind, "silence": self._cluster.silence(at)}
+        strayed = [] if successor is owner else self._cluster.neighbour.strays_from(successor.machine)
         if phases := successor.phases():
             found["phases"] = phases
         now = {label: told["steps"] for label, told in self._cluster.told().items()}
         self._cluster.wait_for_steps(now, STEPS, GOES_ON_WITHIN_S)
-        wrong = self._collect(found)
+        wrong = self._collect(found) + strayed
         if service.owner() is not successor:
             wrong.append(f"{successor.machine.name} is the owner no longer")
         self._bring_back()
@@ -143,7 +146,7 @@ class Deaths:
 
     def _pause(self, owner: node.Node) -> tuple[float, node.Node]:
         successor = self._cluster.other(owner)
-        with witness.Witness(self._cluster.switch, owner.machine) as stale:
+        with witness.Witness(self._cluster.switch, owner.machine, self._cluster.served) as stale:
             stale.ask()
             at = time.monotonic()
             owner.pause()
@@ -158,7 +161,7 @@ class Deaths:
     def _guest_pause(self, owner: node.Node) -> tuple[float, node.Node]:
         assert isinstance(owner.machine, GuestMachine)
         successor = self._cluster.other(owner)
-        with witness.Witness(self._cluster.switch, owner.machine) as stale:
+        with witness.Witness(self._cluster.switch, owner.machine, self._cluster.served) as stale:
             stale.ask()
             at = time.monotonic()
             owner.machine.pause()
@@ -174,7 +177,7 @@ class Deaths:
         """The process itself ends only when its mount answers again: the kernel lets no thread leave a call of FUSE."""
         successor = self._cluster.other(owner)
         assert owner.machine.cable is not None
-        with witness.Witness(self._cluster.switch, owner.machine) as stale:
+        with witness.Witness(self._cluster.switch, owner.machine, self._cluster.served) as stale:
             stale.ask()
             said = owner.count_of(ENDED)
             at = time.monotonic()

@@ -82,6 +82,8 @@ class GuestMachine(Machine):
         self.run("mount", "-t", "hostfs", "none", self._work, "-o", kernel.path(self._work))
         for words in ("vec0 down", "vec0 name eth0", "eth0 up"):
             self.run("ip", "link", "set", *words.split())
+        self.run("/run/modprobe", "ipv6")
+        self.run("ip", "addr", "add", f"{network.ipv6_of(self.address)}/64", "dev", "eth0", "nodad")
 
     def _keep(self, reading: int) -> None:
         """Write what the programs write into the log of the one that was started last."""

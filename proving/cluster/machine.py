@@ -109,6 +109,12 @@ class Machine:
                 return kind
         return ""
 
+    def hardware(self) -> str:
+        """Return the hardware address of its end of the cable."""
+        links = json.loads(self.run("ip", "-j", "link", "show", "dev", "eth0"))
+        found: str = links[0]["address"]
+        return found
+
     def die(self, meanwhile: Callable[[Self], None] = lambda _: None) -> float:
         """End everything on the machine at once. No packet tells anybody. Returns the moment of its last packet.
         `meanwhile` is done between its last packet and its end."""

@@ -13,8 +13,12 @@ from proving.kernel_client import guest
 
 PREFIX = "10.77.0."
 STORE, PROBER, CLIENTS = f"{PREFIX}2", f"{PREFIX}100", f"{PREFIX}101"
-# The address of the virtual server. It moves with the tenure.
+# The addresses of the virtual server. They move with the tenure.
 SERVED = f"{PREFIX}50"
+# Each member has an IPv6 address with the same end. They are unique local ones (RFC 4193).
+PREFIX_6 = "fd77::"
+SERVED_6 = f"{PREFIX_6}50"
+SERVED_BY_FAMILY = {4: SERVED, 6: SERVED_6}
 # The addresses of the machines, by their names.
 MACHINES = {"a": f"{PREFIX}11", "b": f"{PREFIX}12"}
 
@@ -24,6 +28,11 @@ def ip(*words: str) -> None:
     done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, env=dict(os.environ, PATH=guest.PATH))
     if done.returncode != 0:
         raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+def ipv6_of(address: str) -> str:
+    """Return the IPv6 address of the member with an IPv4 address."""
+    return PREFIX_6 + address.removeprefix(PREFIX)
 
 
 class ClusterNetwork(guest.Network):
@@ -58,7 +67,7 @@ class ClusterNetwork(guest.Network):
         return CLIENTS
 
     def plug(self, who: str, address: str) -> "Cable":
-        """Create a namespace for `who` with a cable to the switch, and this address."""
+        """Create a namespace for `who` with a cable to the switch, this address, and its IPv6 address."""
         self._plugged += 1
         namespace, port = f"{self.name}-{who}", f"port{self._plugged}"
         ip("netns", "add", namespace)
@@ -67,6 +76,7 @@ class ClusterNetwork(guest.Network):
         ip("link", "add", port, "netns", self.name, "type", "veth", "peer", "name", "eth0", "netns", namespace)
         ip("-n", self.name, "link", "set", port, "master", "bridge", "up")
         ip("-n", namespace, "addr", "add", f"{address}/24", "dev", "eth0")
+        ip("-n", namespace, "addr", "add", f"{ipv6_of(address)}/64", "dev", "eth0", "nodad")
         ip("-n", namespace, "link", "set", "eth0", "up")
         return Cable(self, namespace, port)
 

@@ -54,7 +54,7 @@ _NODE = """
 [node]
 server = "files"
 name = "{name}"
-addresses = ["{served}/24"]
+addresses = ["{served}/24", "{served_6}/64"]
 run_dir = "{run_dir}"
 """
 # With Ceph the product decides; with a disk somebody else does. The kernel's client of Ceph needs a command (kernel_ceph.py).
@@ -91,8 +91,8 @@ class Node:
         text = _SETTINGS.format(smb_port=SMB_PORT, nfs_port=NFS_PORT, directory=machine.directory, user=USER,
                                 password=password, share=SHARE)
         if tenure:
-            text += (_NODE + tenure).format(name=machine.name, etcd=etcd.URL, term_s=TERM_S, served=network.SERVED, sockets=machine.sockets,
-                                 programs=machine.programs, run_dir=machine.run_dir)
+            text += (_NODE + tenure).format(name=machine.name, etcd=etcd.URL, term_s=TERM_S, served=network.SERVED,
+                                 served_6=network.SERVED_6, sockets=machine.sockets, programs=machine.programs, run_dir=machine.run_dir)
         self.settings.write_text(text)
         self.process: Process | None = None
         # The environment of the program. It finds `ceph` first on its path.
@@ -168,6 +168,12 @@ def make_directories(machine: Machine, store: Store) -> None:
     store.release(machine)
 
 
+def _take_addresses(machine: Machine) -> None:
+    """Take the addresses of the virtual server from a machine, as far as it has them."""
+    for served in (f"{network.SERVED}/24", f"{network.SERVED_6}/64"):
+        subprocess.run(machine.inside(["ip", "addr", "del", served, "dev", "eth0"]), capture_output=True)
+
+
 class ByHand:
     """Take-overs by the harness, with the plain `trunkline serve`."""
 
@@ -199,7 +205,7 @@ class ByHand:
     def take_over(self, former: Node, successor: Node) -> None:
         """Fence the former owner, move the address and start the program."""
         if former.machine.alive():
-            subprocess.run(former.machine.inside(["ip", "addr", "del", f"{network.SERVED}/24", "dev", "eth0"]), capture_output=True)
+            _take_addresses(former.machine)
             self._store.release(former.machine)
         else:
             self._store.fence(former.machine)
@@ -241,7 +247,7 @@ class Decided(ByHand):
     def take_over(self, former: Node, successor: Node) -> None:
         """Take the disk from the former owner, which is dead, and give all to the successor."""
         if former.machine.alive():
-            subprocess.run(former.machine.inside(["ip", "addr", "del", f"{network.SERVED}/24", "dev", "eth0"]), capture_output=True)
+            _take_addresses(former.machine)
             self._store.release(former.machine)
         self._serve(successor)
 

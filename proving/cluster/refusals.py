@@ -6,7 +6,7 @@
 | etcd away | the tenure store is gone for longer than a term | nobody serves; one serves once it is back |
 | fence fails | `ceph` of the waiting node fails while the owner dies | it names the former owner and serves only once `ceph` works |
 | half of the network | the owner reaches Ceph and its clients, and etcd not | it ends by itself, the other serves |
-| address taken | somebody else has the address | the node says so |
+| address taken | somebody else has the address, of IPv4 and of IPv6 in turn | the node says so |
 | another's state | the waiting node has the state directory of another virtual server | it does not serve, and says why |
 | wrong clock | the waiting node's clock is a day ahead | it waits as any other, and takes over when the owner dies |
 """
@@ -143,11 +143,16 @@ class Refusals:
     def _address_taken(self) -> None:
         owner, other = self._one_serves()
         squatter = self._cluster.switch.plug("squatter", f"{network.PREFIX}98")
-        since = self._length(other)
         try:
             owner.machine.die()
-            network.ip("-n", squatter.namespace, "addr", "add", f"{network.SERVED}/24", "dev", "eth0")
-            self._says(other, f"has the address {re.escape(network.SERVED)}", since)
+            for address in (f"{network.SERVED}/24", f"{network.SERVED_6}/64"):
+                since = self._length(other)
+                network.ip("-n", squatter.namespace, "addr", "add", address, "dev", "eth0")
+                if not other.alive():
+                    other.start("node", "serve")
+                self._says(other, f"has the address {re.escape(address)}", since)
+                wait_until(f"the program on {other.machine.name} ends", lambda: not other.alive(), SERVES_WITHIN_S, other.log)
+                network.ip("-n", squatter.namespace, "addr", "del", address, "dev", "eth0")
         finally:
             self._cluster.switch.unplug(squatter)
 

@@ -4,6 +4,7 @@
     run.py                                 a few deaths of each kind
     run.py --short                         3 deaths of a process and 1 of a machine: `make test` runs this
     run.py --only machine --deaths 5       one kind; may be repeated
+    run.py --family 4 --family 6           clients reach the virtual server over IPv4, and then over IPv6 in a cluster of its own
     run.py --store disk                    on a disk that one machine mounts at a time; the harness decides who
     run.py --server ganesha                NFS-Ganesha on the same Ceph, taken over by hand: what the numbers are held against
     run.py --by-hand                       the harness takes over, with the plain `trunkline serve`
@@ -13,6 +14,7 @@ printed: the longest silence of the server, and those of programs with a held an
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -21,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proving.cluster import cluster, deaths, ganesha, guest_machine, node, refusals
+from proving.cluster import cluster, deaths, ganesha, guest_machine, network, node, refusals
 from proving.harness import server as servers
 from proving.harness.tally import TROUBLE, CaseFailed, Tally, skip_whole_suite
 from proving.kernel_client import guest, kernels
@@ -51,10 +53,11 @@ def told(measured: list[dict[str, Any]]) -> str:
 
 def go(tally: Tally, kind: str, count: int, under_test: cluster.Cluster, options: argparse.Namespace) -> None:
     """Let deaths of one kind happen, and count each."""
+    over = " over IPv6" if under_test.family == 6 else ""
     done = deaths.Deaths(under_test, options.seed)
     failures = []
     for number in range(count):
-        name = f"{kind} {number + 1} of {count}, {under_test.service.name}"
+        name = f"{kind} {number + 1} of {count}, {under_test.service.name}{over}"
         try:
             found = done.one(kind)
         except (*TROUBLE, guest.GuestEnded) as wrong:
@@ -65,10 +68,10 @@ def go(tally: Tally, kind: str, count: int, under_test: cluster.Cluster, options
         tally.add("pass", name)
         print(f"        {told([found])}; errors {found['errors']}{'; ' + found['phases'] if 'phases' in found else ''}", flush=True)
     if len(done.measured) > 1:
-        print(f"        {kind}: {told(done.measured)} s", flush=True)
+        print(f"        {kind}{over}: {told(done.measured)} s", flush=True)
     if options.judge and done.measured:
         for stop, limit_s in LIMITS.get(kind, {}).items():
-            tally.case(f"{kind}: the median of {stop} is at most {limit_s} s", lambda: judge(done.measured, stop, limit_s))
+            tally.case(f"{kind}{over}: the median of {stop} is at most {limit_s} s", lambda: judge(done.measured, stop, limit_s))
     note(options, kind, done.measured, failures)
 
 
@@ -127,8 +130,9 @@ def _own_cluster(kind: str) -> str:
 
 
 def run_all(tally: Tally, wanted: dict[str, int], options: argparse.Namespace) -> None:
-    """Set up a cluster for most kinds, and one of its own where the clock jumps, and where the machines are guests."""
-    for own in ("", "clock", "guest"):
+    """Set up a cluster for most kinds, and one of its own where the clock jumps, and where the machines are guests; for each family
+    of addresses."""
+    for family, own in itertools.product(options.family or [4], ("", "clock", "guest")):
         kinds = {kind: count for kind, count in wanted.items() if _own_cluster(kind) == own and count}
         if not kinds:
             continue
@@ -137,7 +141,8 @@ def run_all(tally: Tally, wanted: dict[str, int], options: argparse.Namespace) -
                 tally.add("skip", kind, reason)
                 note(options, kind, [], [])
             continue
-        under_test = cluster.Cluster(options.store, options.server, options.by_hand, own_clock=own == "clock", has_guests=own == "guest")
+        under_test = cluster.Cluster(options.store, options.server, options.by_hand, own_clock=own == "clock", has_guests=own == "guest",
+                                     family=family)
         try:
             with under_test:
                 print(f"        up after so many seconds: {under_test.up_s}", flush=True)
@@ -176,6 +181,7 @@ def main() -> None:
     parser.add_argument("--by-hand", action="store_true")
     parser.add_argument("--server", choices=servers.NFS_KINDS, default="trunkline")
     parser.add_argument("--store", choices=("ceph", "disk"), default="ceph")
+    parser.add_argument("--family", type=int, choices=network.SERVED_BY_FAMILY, action="append", help="6: clients use IPv6; may be repeated")
     parser.add_argument("--opens", type=int, default=0, help="so many more files are open over each protocol")
     parser.add_argument("--judge", action="store_true", help="fail where a median is beyond its limit")
     parser.add_argument("--seed", type=int, default=1)
@@ -189,6 +195,8 @@ def main() -> None:
     if not options.by_hand and not node.can_be_nodes():
         print("        this program has no `node serve`: the harness takes over by hand", flush=True)
         options.by_hand = True
+    if options.by_hand and options.family and 6 in options.family:
+        parser.error("the harness moves no IPv6 address by hand")
     wanted = dict(SHORT if options.short else FEW)
     if options.only:
         wanted = {kind: FEW[kind] for kind in options.only if kind in FEW}

@@ -4,7 +4,6 @@ Its table of neighbours leads the address to this machine for good, as that of a
 move.
 """
 
-import json
 import socket
 import subprocess
 import sys
@@ -25,17 +24,16 @@ LISTENS_S, CONNECTS_WITHIN_S = 3, 20
 class Witness:
     """A connection to the virtual server as this machine has it. A context manager."""
 
-    def __init__(self, switch: network.ClusterNetwork, machine: Machine) -> None:
-        self._switch, self._machine = switch, machine
+    def __init__(self, switch: network.ClusterNetwork, machine: Machine, served: str) -> None:
+        self._switch, self._machine, self._served = switch, machine, served
 
     def __enter__(self) -> Self:
         self._cable = self._switch.plug("witness", ADDRESS)
         # An earlier witness had this address with another card.
-        self._machine.run("ip", "neigh", "flush", "to", ADDRESS, "dev", "eth0")
-        links = json.loads(self._machine.run("ip", "-j", "link", "show", "dev", "eth0"))
-        subprocess.run(self._cable.inside(["ip", "neigh", "replace", network.SERVED, "lladdr", links[0]["address"], "dev", "eth0", "nud", "permanent"]),
-                       check=True, timeout=30)
-        self._process = subprocess.Popen(self._cable.inside([sys.executable, __file__]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for earlier in (ADDRESS, network.ipv6_of(ADDRESS)):
+            self._machine.run("ip", "neigh", "flush", "to", earlier, "dev", "eth0")
+        network.ip("-n", self._cable.namespace, "neigh", "replace", self._served, "lladdr", self._machine.hardware(), "dev", "eth0", "nud", "permanent")
+        self._process = subprocess.Popen(self._cable.inside([sys.executable, __file__, self._served]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -66,7 +64,7 @@ class Witness:
 
 
 def main() -> None:
-    connection = socket.create_connection((network.SERVED, node.NFS_PORT), CONNECTS_WITHIN_S)
+    connection = socket.create_connection((sys.argv[1], node.NFS_PORT), CONNECTS_WITHIN_S)
     for line in sys.stdin:
         word, said = line.strip(), "silence"
         try:
