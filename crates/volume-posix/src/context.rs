@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use volume::{NodeKind, Result, Stat, VolumeProperties};
+use volume::{NodeKind, Result, Stat, Time, VolumeProperties};
 
 use crate::actor::ProcessIdentity;
 use crate::file_systems::FileSystems;
@@ -43,7 +43,7 @@ impl VolumeContext {
     ) -> Result<Stat> {
         let device = stat.id.device;
         if device == self.root.id.device {
-            return Ok(stat);
+            return Ok(self.with_lasting_birth(stat));
         }
         let file_system = match self.file_systems.known(device) {
             Some(id) => id,
@@ -52,7 +52,30 @@ impl VolumeContext {
                 self.file_system_of(fd.as_fd(), stat_fd(&fd)?.id.device)?
             }
         };
-        Ok(Stat { file_system, ..stat })
+        Ok(self.with_lasting_birth(Stat { file_system, ..stat }))
+    }
+
+    /// A stat without the birth time if that changes. Engines tell a file from a later one by it.
+    pub(crate) fn with_lasting_birth(&self, stat: Stat) -> Stat {
+        Stat { born: stat.born.filter(|_| !self.births_pass(&stat)), ..stat }
+    }
+
+    /// The birth time that distinguishes a file from a later one with the same number. Zero if the file has
+    /// none, or one that changes.
+    pub(crate) fn lasting_birth(&self, stat: &Stat) -> Time {
+        self.with_lasting_birth(*stat).born.unwrap_or_default()
+    }
+
+    /// Whether a file is the one with this lasting birth time. Addresses of earlier versions have one that
+    /// changes.
+    pub(crate) fn is_born_at(&self, stat: &Stat, born: Time) -> bool {
+        self.births_pass(stat) || stat.born.unwrap_or_default() == born
+    }
+
+    /// Whether the birth time of a file changes while it stays. The table of nodes has the birth times that
+    /// the host reports.
+    fn births_pass(&self, stat: &Stat) -> bool {
+        self.table.is_none() && self.file_systems.is_ceph(stat.id.device)
     }
 
     /// Removes the stored data of a node that has just lost a name, if that was the last.

@@ -31,6 +31,8 @@ use crate::sys;
 
 /// The path of the volume's root, relative to itself.
 const HERE: &[u8] = b".";
+/// The name of Ceph's file system by the kernel's own client.
+const CEPH: &str = "ceph";
 
 /// The file systems of one volume.
 pub(crate) struct FileSystems {
@@ -40,6 +42,8 @@ pub(crate) struct FileSystems {
     own: u64,
     /// Whether handles of the root's file system lead to the same file after a remount.
     has_lasting_handles: bool,
+    /// Whether the root's file system is Ceph's, by the kernel's own client.
+    is_ceph: bool,
     /// The other file systems that were looked at, by their device numbers.
     seen: RwLock<HashMap<u64, ObservedFileSystem>>,
     marks: RwLock<Marks>,
@@ -112,8 +116,28 @@ impl FileSystems {
         };
         // A handle of FUSE is a number in the memory of its process. It leads nowhere after a remount.
         let has_lasting_handles = found.name != "fuse";
+        let is_ceph = found.name == CEPH;
         let (seen, marks, records) = (RwLock::default(), RwLock::default(), Mutex::new(records));
-        Ok(FileSystems { device, own, has_lasting_handles, seen, marks, records })
+        Ok(FileSystems { device, own, has_lasting_handles, is_ceph, seen, marks, records })
+    }
+
+    /// Whether the file system with this device number is Ceph's, by the kernel's own client. One below the
+    /// root must have been looked at before.
+    ///
+    /// This client makes files before the metadata server does. Until it forgets such a file, it reports a
+    /// time of its own as the birth. The number of a file is never given to another one. And its fsync(2)
+    /// succeeds where data could not be stored; its fdatasync(2) reports that.
+    pub(crate) fn is_ceph(&self, device: u64) -> bool {
+        match device == self.device {
+            true => self.is_ceph,
+            false => self.seen.read().get(&device).is_some_and(|seen| seen.name == CEPH),
+        }
+    }
+
+    /// The same file systems, as if the root's were Ceph's.
+    #[cfg(test)]
+    pub(crate) fn on_ceph(self) -> FileSystems {
+        FileSystems { is_ceph: true, ..self }
     }
 
     /// Whether a handle of the root's file system that leads nowhere proves that its file is gone.

@@ -194,7 +194,15 @@ impl SidecarStore {
             None => shared.file_system_of(node.fd()?.as_fd(), node.id.device)?,
         };
         let file_system = if has_passing_number(node)? { node.id.device } else { file_system };
-        Ok(FolderKey { file_system, inode: node.id.inode, born: node.born })
+        let key = FolderKey { file_system, inode: node.id.inode, born: node.born };
+        if shared.file_systems.is_ceph(node.id.device) {
+            // Earlier versions named the folder after a birth time.
+            let of = |secs| FolderKey { born: Time { secs, nanos: 0 }, ..key };
+            let index = self.index.read();
+            let mut same = index.range(of(i64::MIN)..of(i64::MAX));
+            return Ok(same.next().copied().unwrap_or(key));
+        }
+        Ok(key)
     }
 
     /// The file's key, if it has a folder.

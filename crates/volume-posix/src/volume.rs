@@ -137,6 +137,19 @@ impl PosixVolume {
         Ok(PosixVolume { shared, root, events, missing_events, mounts })
     }
 
+    /// The same volume, as if it were on Ceph's file system.
+    #[cfg(test)]
+    pub(crate) fn on_ceph(self) -> PosixVolume {
+        let PosixVolume { shared, root, events, missing_events, mounts } = self;
+        drop(root);
+        let context = Arc::into_inner(shared).expect("no node is left");
+        let file_systems = context.file_systems.on_ceph();
+        let shared = Arc::new(VolumeContext { file_systems, ..context });
+        let stat = stat_fd(&shared.root.fd).expect("the root is open");
+        let root = Arc::new(PosixNode::root(Arc::clone(&shared), &stat));
+        PosixVolume { shared, root, events, missing_events, mounts }
+    }
+
     /// Limits the bytes of streams and large notes in the sidecar store. Each counts in blocks of 4 KiB
     /// and one block more. Beyond the limit calls fail with [`Failure::NoSpace`]. Existing data stays.
     pub fn set_sidecar_quota(&self, bytes: u64) {

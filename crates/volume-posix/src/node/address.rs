@@ -1,9 +1,10 @@
 //! Addresses of nodes: bytes by which a file is found again without its name, by a later process too.
 //!
 //! An address is the host's own handle of the file and its birth time. The birth time is needed because
-//! some file systems reuse the handle of a removed file. If the host opens nothing by handle, an address
-//! also has the inode number, by which the table of nodes (`table`) finds the file. The handle, if there
-//! is one, then only distinguishes the file from a later one with the same number.
+//! some file systems reuse the handle of a removed file. It is zero where it changes (`lasting_birth`). If
+//! the host opens nothing by handle, an address also has the inode number, by which the table of nodes
+//! (`table`) finds the file. The handle, if there is one, then only distinguishes the file from a later one
+//! with the same number.
 //!
 //! On another file system than the root's, an address has that file system's identity in front of the
 //! handle (`file_systems`). There only a file that the host opens by its handle has an address.
@@ -178,7 +179,7 @@ impl PosixNode {
         let fd = reserve::open_with_reserve(|| handle.open(root.as_fd()))
             .map_err(|errno| if is_gone(errno) { Failure::Stale } else { failure(errno) })?;
         let stat = stat_fd(&fd)?;
-        if stat.links == 0 || stat.born.unwrap_or_default() != born {
+        if stat.links == 0 || !self.shared.is_born_at(&stat, born) {
             return Err(Failure::Stale);
         }
         self.found_node(fd, &stat)
@@ -199,8 +200,8 @@ impl PosixNode {
                 .map_err(|errno| if is_stale(errno) { Failure::Stale } else { failure(errno) })?;
             let stat = stat_fd(&fd)?;
             let is_it = stat.links > 0
-                && stat.born.unwrap_or_default() == born
                 && shared.file_system_of(fd.as_fd(), stat.id.device)? == file_system
+                && shared.is_born_at(&stat, born)
                 // Only a part of a file system may be mounted. A directory then lies in that part or
                 // outside of it.
                 && (stat.kind != NodeKind::Directory || is_below(fd.as_fd(), top));
@@ -309,6 +310,29 @@ fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_birth_times_change_an_address_has_none_and_leads_to_the_file_with_any() {
+        let temp_dir = tempfile::tempdir().unwrap();
+        let files = temp_dir.path().join("files");
+        std::fs::create_dir(&files).unwrap();
+        std::fs::write(files.join("f"), "text").unwrap();
+        let name = Name::new(b"f").unwrap();
+        let volume = crate::PosixVolume::open(&files, &temp_dir.path().join("beside")).unwrap();
+        if volume.shared.table.is_some() {
+            // This process opens nothing by handle.
+            return;
+        }
+        let with_birth = volume.root.open_name(&name, OpenHow::Read).unwrap().find_address().unwrap();
+        let volume = volume.on_ceph();
+        let node = volume.root.open_name(&name, OpenHow::Read).unwrap();
+        let address = node.find_address().unwrap();
+        assert_eq!((&address[..12], &address[12..]), (&[0; 12][..], &with_birth[12..]));
+        assert_eq!(volume::Node::stat(&node).unwrap().born, None);
+        for address in [&address, &with_birth] {
+            assert_eq!(volume.root.find_node(address).unwrap().id, node.id);
+        }
+    }
 
     #[test]
     fn an_address_on_the_roots_own_file_system_is_birth_time_and_handle() {

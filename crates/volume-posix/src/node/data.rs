@@ -93,8 +93,12 @@ impl PosixNode {
     }
 
     pub(crate) fn sync_data(&self, data_only: bool) -> Result<()> {
+        let is_ceph = self.shared.file_systems.is_ceph(self.id.device);
         let sync = |fd: BorrowedFd<'_>| {
-            call(|| if data_only { rustix::fs::fdatasync(fd) } else { rustix::fs::fsync(fd) })
+            if data_only || is_ceph {
+                call(|| rustix::fs::fdatasync(fd))?;
+            }
+            if data_only { Ok(()) } else { call(|| rustix::fs::fsync(fd)) }
         };
         let own = self.fd()?;
         if let Descriptor::Pooled(pooled) = &self.descriptor {

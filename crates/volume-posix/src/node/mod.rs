@@ -59,11 +59,11 @@ impl PosixNode {
         how: OpenHow,
         is_path: bool,
     ) -> PosixNode {
-        let born = stat.born.unwrap_or_default();
         // Without the identity of its file system a stat is not complete. A caller that needs one calls
         // `stat`.
         let own = || rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(failure);
         let first = shared.with_file_system(*stat, own).ok();
+        let born = shared.lasting_birth(stat);
         PosixNode {
             descriptor: Descriptor::of(&shared.root, fd, stat.id, stat.kind, born, how, is_path),
             shared,
@@ -79,15 +79,16 @@ impl PosixNode {
 
     /// The root, with the attributes in `stat`.
     pub(crate) fn root(shared: Arc<VolumeContext>, stat: &Stat) -> PosixNode {
+        let first = shared.with_lasting_birth(*stat);
         PosixNode {
+            born: shared.lasting_birth(stat),
             shared,
             descriptor: Descriptor::OfRoot,
             id: stat.id,
             kind: stat.kind,
             how: OpenHow::Read,
             is_path: false,
-            born: stat.born.unwrap_or_default(),
-            first: Some(*stat),
+            first: Some(first),
             owner: None,
         }
     }
