@@ -34,11 +34,13 @@ class KernelCeph(Ceph):
         fence.chmod(0o755)
         # Its kernel is another one now. Nothing of the former one can write any more.
         self.run("ceph", "osd", "blocklist", "range", "rm", f"{machine.address}/32")
-        # Without `wsync` the client makes files before the MDS does, and changes their birth times later. Trunkline takes such a file
-        # for another one.
-        options = f"name={client},secret={_secret(keyring)},ms_mode=crc,mds_namespace={FILE_SYSTEM},wsync"
+        options = f"name={client},secret={_secret(keyring)},ms_mode=crc,mds_namespace={FILE_SYSTEM}"
         # The kernel finds the monitor by this, without Ceph's own mount.ceph.
         machine.run("mount", "-i", "-t", "ceph", f"{network.STORE}:{MON_PORT}:/", machine.directory, "-o", options)
+
+    def shut_out(self, machine: Machine) -> None:
+        """Shut a machine out that may live."""
+        self.run("ceph", "osd", "blocklist", "range", "add", f"{machine.address}/32", BLOCKED_S)
 
     def repair(self, machine: Machine) -> None:
         """Boot the machine anew if its client was shut out."""

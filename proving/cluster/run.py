@@ -29,7 +29,8 @@ from proving.harness.tally import TROUBLE, CaseFailed, Tally, skip_whole_suite
 from proving.kernel_client import guest, kernels
 
 SUITE = "cluster"
-FEW = {"in place": 1, "process": 3, "machine": 2, "move": 2, "pause": 1, "cable": 1, "mds": 1, "osd": 1, "clock": 1, "guest": 2, "guest pause": 1}
+FEW = {"in place": 1, "process": 3, "machine": 2, "move": 2, "pause": 1, "cable": 1, "mds": 1, "osd": 1, "clock": 1, "guest": 2, "guest pause": 1,
+       "guest shut out": 1}
 SHORT = {"process": 3, "machine": 1}
 # What needs a tenure that ends by itself.
 OF_TENURE = ("pause", "cable")
@@ -37,7 +38,7 @@ OF_TENURE = ("pause", "cable")
 TAKE_OVER = {"silence": node.TERM_S + 1.0, "nfs-held": node.TERM_S + 2.0, "smb-held": node.TERM_S + 4.5}
 LIMITS = {"in place": {"nfs-held": 1.0, "smb-held": 3.6}, "process": TAKE_OVER, "machine": TAKE_OVER, "move": {"silence": 1.0}}
 OF_CEPH = ("mds", "osd")
-OF_GUESTS = ("guest", "guest pause")
+OF_GUESTS = ("guest", "guest pause", "guest shut out")
 STOPS = ("silence", "nfs-held", "nfs-new", "smb-held", "smb-new")
 
 

@@ -59,7 +59,9 @@ impl HeldLock {
         match looked {
             Ok(true) => None,
             Ok(false) => Some(format!("{} was removed, or is another file now", self.path.display())),
-            Err(error) if is_loss(&error) => Some(format!("{}: {}", self.path.display(), os_error(&error))),
+            Err(error) if is_loss(&error) || self.is_far && is_refusal(&error) => {
+                Some(format!("{}: {}", self.path.display(), os_error(&error)))
+            }
             // A full or slow disk is not a lost one.
             Err(_) => None,
         }
@@ -86,6 +88,12 @@ impl HeldLock {
 
 fn is_loss(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(|errno| LOSSES.contains(&errno))
+}
+
+/// Whether the storage refuses this host what its owner may do. Linux's client of Ceph does so for
+/// everything, once Ceph has it on the blocklist.
+fn is_refusal(error: &io::Error) -> bool {
+    Errno::from_io_error(error) == Some(Errno::ACCESS)
 }
 
 /// Watches from now on that this process owns `state`. If it does not, `end` is called with the reason. With
@@ -172,6 +180,7 @@ mod tests {
             [Errno::NOSPC, Errno::DQUOT, Errno::MFILE, Errno::INTR].map(error).iter().all(|e| !is_loss(e))
         );
         assert!([Errno::SHUTDOWN, Errno::NOTCONN, Errno::STALE, Errno::NOENT].map(error).iter().all(is_loss));
+        assert!(is_refusal(&error(Errno::ACCESS)) && !is_loss(&error(Errno::ACCESS)));
     }
 
     #[test]
