@@ -4,14 +4,12 @@
 the product decide, as `trunkline node serve` on every machine.
 """
 
-import json
 import os
 import re
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from proving.cluster import etcd, listener_store, network
 from proving.cluster.daemon import wait_until
@@ -130,11 +128,6 @@ class Node:
     def has_address(self) -> bool:
         """Return whether this machine has the address of the virtual server."""
         return self.machine.alive() and self.machine.has_address(network.SERVED)
-
-    def status(self) -> dict[str, Any]:
-        """Return what `trunkline node status` reports."""
-        said: dict[str, Any] = json.loads(self.machine.run(servers.program(), "node", "status", "--json", "--config", self.settings))
-        return said
 
     def phases(self) -> str:
         """Return the time of its last take-over by phase, as its log has it, or nothing."""

@@ -18,6 +18,8 @@ const SIX: &str = "fd77::50/64";
 const WITHIN: Duration = Duration::from_millis(500);
 /// The time after which a client without a packet counts as one that has heard nothing.
 const SILENCE: Duration = Duration::from_millis(700);
+/// The lifetime of an address, longer than a test.
+const STAY: Duration = Duration::from_secs(600);
 /// The time for what is bound to happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -182,34 +184,61 @@ fn an_address_is_added_and_removed_once() {
         let floating = floating(text);
         network.on("a", || {
             assert!(!floating.remove().expect("nothing to remove"), "{text}");
-            assert!(floating.add().expect("added") && !floating.add().expect("there"), "{text}");
+            assert!(floating.add(STAY).expect("added") && !floating.add(STAY).expect("there"), "{text}");
         });
         assert!(network.has("a", floating.ip()), "{text}");
         // It may be bound at once, although nobody has looked for duplicates.
         network.on("a", || drop(TcpListener::bind((floating.ip(), 0)).expect("bound")));
         network.on("a", || {
             assert!(floating.remove().expect("removed") && !floating.remove().expect("gone"), "{text}");
-            assert!(floating.add().expect("added again") && floating.remove().expect("removed"), "{text}");
+            assert!(
+                floating.add(STAY).expect("added again") && floating.remove().expect("removed"),
+                "{text}"
+            );
         });
         assert!(!network.has("a", floating.ip()), "{text}");
     }
     let rules = network.shown("a", "-6 rule show");
     assert!(rules.contains("from fd77::50 iif lo blackhole"), "{rules}");
     // This host makes no connections of its own from it.
-    network.on("a", || floating(SIX).add().expect("added"));
+    network.on("a", || floating(SIX).add(STAY).expect("added"));
     let deprecated = network.shown("a", "-6 -o address show dev eth0 deprecated");
     assert!(deprecated.contains("fd77::50/64") && !deprecated.contains("tentative"), "{deprecated}");
     assert!(!network.shown("a", "-6 rule show").contains("fd77::50"));
 }
 
 #[test]
+fn an_address_that_the_host_has_for_itself_is_refused_and_stays() {
+    let Some(network) = Network::new("own") else { return };
+    for text in ["10.77.0.2/24", "10.77.0.2/24%eth0", "fd77::2/64"] {
+        let floating = floating(text);
+        for refused in [
+            network.on("a", || floating.check_host(true).expect_err(text)),
+            network.on("a", || floating.add(STAY).expect_err(text)),
+        ] {
+            assert!(refused.to_string().starts_with("eth0 of this host has"), "{refused}");
+        }
+        network.on("a", || assert!(!floating.remove().expect("it is not ours"), "{text}"));
+        assert!(network.has("a", floating.ip()), "{text}");
+    }
+    // One with a lifetime may be the host's own too, such as by DHCP.
+    for text in [FOUR, SIX] {
+        let floating = floating(text);
+        network.on("a", || {
+            assert!(floating.check_host(false).is_ok() && floating.add(STAY).expect("added"), "{text}");
+            assert!(floating.check_host(false).is_err() && floating.check_host(true).is_ok(), "{text}");
+        });
+    }
+}
+
+#[test]
 fn what_stands_in_the_way_is_named() {
     let Some(network) = Network::new("named") else { return };
     network.ip("a", "link add eth1 type veth peer name eth2");
-    network.ip("a", "address add 10.77.0.60/32 dev eth1");
+    network.ip("a", "address add 10.77.0.60/32 dev eth1 valid_lft 600 preferred_lft 600");
     let refused = |text: &str| {
         let floating = floating(text);
-        network.on("a", || floating.add().expect_err(text).to_string())
+        network.on("a", || floating.add(STAY).expect_err(text).to_string())
     };
     assert!(refused("10.77.0.60/24%eth0").contains("eth1 of this host has 10.77.0.60"));
     assert!(refused("10.99.0.1/24").contains("no interface of this host"));
@@ -224,7 +253,9 @@ fn what_stands_in_the_way_is_named() {
         // Only of this thread, which ends here.
         rustix::thread::set_capabilities(None, sets).expect("fewer capabilities");
         let floating = floating(FOUR);
-        for refused in [floating.add().map(drop), floating.is_taken(WITHIN).map(drop), floating.announce()] {
+        for refused in
+            [floating.add(STAY).map(drop), floating.is_taken(WITHIN).map(drop), floating.announce()]
+        {
             let refused = refused.expect_err("not permitted");
             assert!(matches!(refused, FloatingAddressError::NotPermitted { .. }), "{refused}");
         }
@@ -239,8 +270,8 @@ fn other_ipv4_addresses_of_the_network_stay() {
     let Some(network) = Network::new("stay") else { return };
     let [first, second] = ["10.79.0.50/24%eth0", "10.79.0.51/24%eth0"].map(floating);
     network.on("a", || {
-        first.add().expect("added");
-        second.add().expect("added");
+        first.add(STAY).expect("added");
+        second.add(STAY).expect("added");
         first.remove().expect("removed");
     });
     assert!(!network.has("a", first.ip()) && network.has("a", second.ip()));
@@ -256,7 +287,7 @@ fn another_host_that_has_the_address_is_found_in_time() {
             assert_eq!(floating.is_taken(Duration::from_millis(200)).expect("asked"), None, "{text}");
             assert!(start.elapsed() >= Duration::from_millis(200), "{text}");
         });
-        network.on("a", || floating.add().expect("added"));
+        network.on("a", || floating.add(STAY).expect("added"));
         let found = network.on("b", || floating.is_taken(WITHIN).expect("asked"));
         assert_eq!(shown(found), Some(network.hardware("a")), "{text}");
         // The host itself is nobody else.
@@ -284,12 +315,12 @@ fn a_client_hears_at_once_where_the_address_is() {
     let Some(network) = Network::new("announced") else { return };
     for text in [FOUR, SIX] {
         let floating = floating(text);
-        network.on("a", || floating.add().expect("added"));
+        network.on("a", || floating.add(STAY).expect("added"));
         let (_listener, _server, _client) = network.connect("a", &floating);
         assert_eq!(network.neighbour(floating.ip()), Some(network.hardware("a")), "{text}");
         network.on("a", || floating.remove().expect("removed"));
         network.on("b", || {
-            floating.add().expect("added");
+            floating.add(STAY).expect("added");
             floating.announce().expect("announced");
         });
         // The client sends nothing meanwhile.
@@ -303,7 +334,7 @@ fn clients_of_a_dead_machine_are_reset_at_once_and_only_those_on_record() {
     let Some(network) = Network::new("tickle") else { return };
     for text in [FOUR, SIX] {
         let floating = floating(text);
-        network.on("a", || floating.add().expect("added"));
+        network.on("a", || floating.add(STAY).expect("added"));
         let (_first, _one, mut recorded) = network.connect("a", &floating);
         let pair = ends(&recorded);
         let (_second, _other, mut unrecorded) = network.connect("a", &floating);
@@ -315,7 +346,7 @@ fn clients_of_a_dead_machine_are_reset_at_once_and_only_those_on_record() {
         let reset = std::thread::scope(|scope| {
             let reader = scope.spawn(|| (heard(&mut recorded, PATIENCE), Instant::now()));
             let start = network.on("b", || {
-                floating.add().expect("added");
+                floating.add(STAY).expect("added");
                 floating.announce().expect("announced");
                 let start = Instant::now();
                 assert_eq!(tickle(&[pair]).expect("sent"), 1, "{text}");
@@ -344,7 +375,7 @@ fn all_connections_of_one_client_are_reset() {
     let Some(network) = Network::new("many") else { return };
     for text in [FOUR, SIX] {
         let floating = floating(text);
-        network.on("a", || floating.add().expect("added"));
+        network.on("a", || floating.add(STAY).expect("added"));
         let (listener, _server, client) = network.connect("a", &floating);
         let address = client.peer_addr().expect("remote");
         let mut clients = vec![client];
@@ -356,7 +387,7 @@ fn all_connections_of_one_client_are_reset() {
         let pairs: Vec<_> = clients.iter().map(ends).collect();
         network.ip("s", "link set to-a down");
         let start = network.on("b", || {
-            floating.add().expect("added");
+            floating.add(STAY).expect("added");
             floating.announce().expect("announced");
             let start = Instant::now();
             assert_eq!(tickle(&pairs).expect("sent"), CONNECTIONS, "{text}");
@@ -377,7 +408,7 @@ fn a_connection_to_the_new_owner_is_not_harmed() {
     let Some(network) = Network::new("new") else { return };
     for text in [FOUR, SIX] {
         let floating = floating(text);
-        network.on("a", || floating.add().expect("added"));
+        network.on("a", || floating.add(STAY).expect("added"));
         let (_listener, mut server, mut client) = network.connect("a", &floating);
         network.on("a", || assert_eq!(tickle(&[ends(&client)]).expect("sent"), 1));
         assert_eq!(heard(&mut client, SILENCE), Some(ErrorKind::WouldBlock), "{text}");
@@ -405,7 +436,7 @@ fn a_client_hears_nothing_of_connections_that_end_after_the_address_is_gone() {
         for ending in [Ending::Close, Ending::CloseUnread, Ending::SendAndClose] {
             let floating = floating(text);
             network.on("a", || {
-                floating.add().expect("added");
+                floating.add(STAY).expect("added");
                 floating.announce().expect("announced");
             });
             let (listener, mut server, mut client) = network.connect("a", &floating);
@@ -423,7 +454,7 @@ fn a_client_hears_nothing_of_connections_that_end_after_the_address_is_gone() {
             drop((listener, server));
             assert_eq!(heard(&mut client, SILENCE), Some(ErrorKind::WouldBlock), "{text} {ending:?}");
             network.on("b", || {
-                floating.add().expect("added");
+                floating.add(STAY).expect("added");
                 floating.announce().expect("announced");
                 tickle(&[pair]).expect("sent");
             });
@@ -438,14 +469,19 @@ fn an_address_that_comes_back_finds_no_connection_of_its_earlier_stay() {
     let Some(network) = Network::new("back") else { return };
     for text in [FOUR, SIX] {
         let floating = floating(text);
-        network.on("a", || floating.add().expect("added"));
+        network.on("a", || floating.add(STAY).expect("added"));
         let (listener, server, mut client) = network.connect("a", &floating);
         network.on("a", || floating.remove().expect("removed"));
         drop((listener, server));
-        // It waits there for the confirmation of its FIN, which was never sent.
+        // It waits there for the confirmation of its FIN, which was never sent. A test beside this one may
+        // start a program, which has copies of both sockets for a moment.
+        let end = Instant::now() + PATIENCE;
+        while network.connections("a", floating.ip()) != 1 && Instant::now() < end {
+            std::thread::yield_now();
+        }
         assert_eq!(network.connections("a", floating.ip()), 1, "{text}");
         network.on("a", || {
-            floating.add().expect("added");
+            floating.add(STAY).expect("added");
             floating.announce().expect("announced");
         });
         assert_eq!(network.connections("a", floating.ip()), 0, "{text}");

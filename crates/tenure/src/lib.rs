@@ -20,7 +20,7 @@ pub mod serving_term;
 pub mod store;
 
 pub use boot_time::BootTime;
-pub use owner::{Epoch, NodeOwner, TenureRecord};
+pub use owner::{Epoch, FailedAttempt, NodeOwner, TenureRecord};
 pub use ownership::{Action, Ownership, OwnershipEvent, Times};
 pub use serving_term::ServingTerm;
 pub use store::{Claim, StoreError, TakeOutcome, Taken, TenureStore};

@@ -8,12 +8,18 @@ use serde::{Deserialize, Serialize};
 pub struct Epoch(pub u64);
 
 /// One owner, with all that the next one needs in order to fence it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct NodeOwner {
     /// The name of the node.
     pub node: String,
     /// The id of the node's boot (`/proc/sys/kernel/random/boot_id`). A later boot is another one.
     pub boot_id: String,
+    /// The name of the machine, for messages and for the fence. Empty in records of older programs.
+    #[serde(default)]
+    pub host: String,
+    /// The id of the machine's installation (machine-id(5)). Empty if it has none.
+    #[serde(default)]
+    pub machine_id: String,
     /// The epoch that the owner had.
     pub epoch: Epoch,
     /// The clients of the storage through which the owner writes, such as the addresses of Ceph
@@ -30,7 +36,29 @@ impl NodeOwner {
     pub fn shares_boot_with(&self, other: &NodeOwner) -> bool {
         self.node == other.node && self.boot_id == other.boot_id
     }
+
+    /// Whether this owner has the name of `other`, and was on another machine, or on the same machine before
+    /// that was installed anew. Machines without an id are not told apart.
+    #[must_use]
+    pub fn shares_only_name_with(&self, other: &NodeOwner) -> bool {
+        let has_ids = !self.machine_id.is_empty() && !other.machine_id.is_empty();
+        self.node == other.node && has_ids && self.machine_id != other.machine_id
+    }
 }
+
+/// An attempt of a node to serve that has failed. The node has given the tenure back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    /// The name of the node.
+    pub node: String,
+    /// The epoch that it had.
+    pub epoch: Epoch,
+    /// The reason, in one line.
+    pub why: String,
+}
+
+/// The longest reason of a failure that a record keeps, in characters.
+const LONGEST_REASON: usize = 1000;
 
 /// The record of a virtual server in the tenure store.
 ///
@@ -53,6 +81,12 @@ pub struct TenureRecord {
     /// The node that a planned move goes to. Other nodes leave it the time of a term.
     #[serde(default)]
     pub reserved_for: Option<String>,
+    /// Whether the owner serves clients. It does not yet while it fences and starts.
+    #[serde(default)]
+    pub is_serving: bool,
+    /// The last attempt to serve after which a node gave the tenure back.
+    #[serde(default)]
+    pub failed: Option<FailedAttempt>,
 }
 
 impl TenureRecord {
@@ -71,6 +105,7 @@ impl TenureRecord {
             }
         }
         self.reserved_for = None;
+        self.is_serving = false;
         self.owner = Some(owner);
         self
     }
@@ -91,10 +126,11 @@ impl TenureRecord {
         self
     }
 
-    /// The record after the present owner has fenced the others and read the journal.
+    /// The record after the present owner has fenced the others and read the journal. It serves.
     #[must_use]
     pub fn started(mut self) -> TenureRecord {
         self.unfenced.clear();
+        self.is_serving = true;
         self
     }
 
@@ -106,7 +142,17 @@ impl TenureRecord {
     #[must_use]
     pub fn released(mut self, to: Option<String>) -> TenureRecord {
         self.owner = None;
+        self.is_serving = false;
         self.reserved_for = to;
+        self
+    }
+
+    /// The record after the present owner could not serve, for this reason. Its next step is the release.
+    #[must_use]
+    pub fn after_failure(mut self, why: &str) -> TenureRecord {
+        let why = why.chars().take(LONGEST_REASON).collect();
+        let of = |owner: &NodeOwner| FailedAttempt { node: owner.node.clone(), epoch: owner.epoch, why };
+        self.failed = self.owner.as_ref().map(of);
         self
     }
 }
@@ -116,7 +162,28 @@ mod tests {
     use super::*;
 
     fn owner(node: &str, boot: &str) -> NodeOwner {
-        NodeOwner { node: node.into(), boot_id: boot.into(), epoch: Epoch(0), storage_clients: vec![] }
+        NodeOwner { node: node.into(), boot_id: boot.into(), ..NodeOwner::default() }
+    }
+
+    #[test]
+    fn one_name_on_two_machines_is_noticed_and_a_restart_is_not() {
+        let on = |machine: &str, boot: &str| NodeOwner { machine_id: machine.into(), ..owner("a", boot) };
+        assert!(on("m", "1").shares_only_name_with(&on("n", "2")));
+        for (machine, node) in [("m", "a"), ("", "a"), ("n", "b")] {
+            let other = NodeOwner { node: node.into(), ..on(machine, "2") };
+            assert!(!on("m", "1").shares_only_name_with(&other), "{machine} {node}");
+        }
+    }
+
+    #[test]
+    fn a_record_says_whether_its_owner_serves_and_who_has_failed() {
+        let first = TenureRecord::default().taken_by(owner("a", "1"));
+        assert!(!first.is_serving && first.clone().started().is_serving);
+        assert!(!first.clone().started().released(None).is_serving);
+        assert!(!first.clone().started().taken_by(owner("b", "2")).is_serving);
+        let next = first.after_failure("no disk").released(None).taken_by(owner("b", "2")).started();
+        let failed = FailedAttempt { node: "a".into(), epoch: Epoch(1), why: "no disk".into() };
+        assert_eq!(next.failed, Some(failed));
     }
 
     #[test]

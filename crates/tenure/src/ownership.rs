@@ -71,6 +71,7 @@ const LEAST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Something that has happened.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "few exist at a time")]
 pub enum OwnershipEvent {
     /// The deadline was reached, or the watch has returned.
     Woken,
@@ -160,6 +161,7 @@ pub enum EndReason {
 
 /// A line for the log: the reason why this node does not serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "few exist at a time")]
 pub enum Hindrance {
     /// Another node owns the virtual server, or it is reserved for one.
     Owned(TenureRecord),
@@ -265,6 +267,8 @@ pub struct Ownership {
     hindrance: Option<Hindrance>,
     /// The last hindrance that was told.
     told: Option<Hindrance>,
+    /// Whether another program decides which node serves, and extends its term.
+    is_external: bool,
 }
 
 impl Ownership {
@@ -272,7 +276,15 @@ impl Ownership {
     #[must_use]
     pub fn new(node: String, times: Times, now: BootTime) -> Ownership {
         let phase = Phase::Waiting { until: now, not_before: now };
-        Ownership { node, times, phase, reserved_since: None, leaving: None, hindrance: None, told: None }
+        let (leaving, hindrance, told) = (None, None, None);
+        let (reserved_since, is_external) = (None, false);
+        Ownership { node, times, phase, reserved_since, leaving, hindrance, told, is_external }
+    }
+
+    /// The same node, whose term another program extends by `trunkline node hold`.
+    #[must_use]
+    pub fn decided_elsewhere(self) -> Ownership {
+        Ownership { is_external: true, ..self }
     }
 
     /// The present activity of the node.
@@ -332,10 +344,7 @@ impl Ownership {
     pub fn handle(&mut self, event: OwnershipEvent, now: BootTime) -> Vec<Action> {
         // A term that is over ends everything, whatever has come.
         if let Some(tenure) = self.tenure().filter(|tenure| now >= tenure.until) {
-            let why = tenure.last_error.as_ref().map_or_else(
-                || "this process or its host stood still for too long".to_owned(),
-                ToString::to_string,
-            );
+            let why = tenure.last_error.as_ref().map_or_else(|| self.silence(), ToString::to_string);
             let is_released = matches!(&self.phase, Phase::Owning(_, OwnerStep::Releasing { .. }))
                 && matches!(&event, OwnershipEvent::Released(Ok(())));
             return self.end(if is_released { EndReason::Released } else { EndReason::TermOver(why) });
@@ -351,6 +360,18 @@ impl Ownership {
             OwnershipEvent::Quiet => self.quiet(),
             OwnershipEvent::Released(outcome) => self.released(outcome, now),
         }
+    }
+
+    /// The reason of a term that is over without a failure.
+    fn silence(&self) -> String {
+        let why = match self.is_external {
+            true => {
+                "nobody has extended it by `trunkline node hold` in time (or this process or its host stood \
+                 still)"
+            }
+            false => "this process or its host stood still for too long",
+        };
+        why.to_owned()
     }
 
     fn tenure(&self) -> Option<&Tenure> {
@@ -482,7 +503,6 @@ impl Ownership {
                 // The store hears of it when the server has started. So a tenure has one update at most,
                 // and one that arrives late changes nothing.
                 tenure.record = tenure.record.fenced();
-                tenure.owes_update = true;
                 match self.leaving.take() {
                     Some(to) => self.release(tenure, to),
                     None => self.start(tenure),
@@ -490,6 +510,7 @@ impl Ownership {
             }
             Err(why) => {
                 let former = tenure.record.to_fence();
+                tenure.record = tenure.record.after_failure(&format!("the fence failed: {why}"));
                 self.hinder(Hindrance::Fence { former, why });
                 self.give_up(tenure)
             }
@@ -502,25 +523,23 @@ impl Ownership {
         let guid = match outcome {
             Ok(guid) => guid,
             Err(why) => {
+                tenure.record = tenure.record.after_failure(&why);
                 self.hinder(Hindrance::Start(why));
                 return self.give_up(tenure);
             }
         };
         if tenure.record.guid.is_empty() {
-            tenure.owes_update |= !guid.is_empty();
             tenure.record.guid = guid;
         } else if tenure.record.guid != guid {
             let why = format!("the state directory has the GUID {guid}, its record {}", tenure.record.guid);
             return self.end(EndReason::NotOwner(why));
         }
-        tenure.owes_update |= !tenure.record.unfenced.is_empty();
         tenure.record = tenure.record.started();
         self.told = None;
-        let owes_update = std::mem::take(&mut tenure.owes_update);
-        let update = owes_update.then(|| Action::Update(tenure.record.clone()));
+        let update = Action::Update(tenure.record.clone());
         self.phase = Phase::Owning(tenure, OwnerStep::Serving);
         let leave = self.leaving.take().map_or_else(Vec::new, |to| self.leave(to));
-        update.into_iter().chain(leave).collect()
+        std::iter::once(update).chain(leave).collect()
     }
 
     /// Gives back a tenure under which nothing was served. Owners that were not fenced stay on record.

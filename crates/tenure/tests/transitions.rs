@@ -24,7 +24,7 @@ fn at(ms: u64) -> BootTime {
 }
 
 fn owner(node: &str, epoch: u64) -> NodeOwner {
-    NodeOwner { node: node.into(), boot_id: "1".into(), epoch: Epoch(epoch), storage_clients: Vec::new() }
+    NodeOwner { node: node.into(), boot_id: "1".into(), epoch: Epoch(epoch), ..NodeOwner::default() }
 }
 
 fn lost() -> StoreError {
@@ -39,7 +39,12 @@ fn not_owner() -> StoreError {
 fn record(epoch: u64, former: &[&str]) -> TenureRecord {
     let unfenced = former.iter().map(|node| owner(node, epoch - 1)).collect();
     let (guid, owner) = ("guid".to_owned(), Some(owner("a", epoch)));
-    TenureRecord { guid, epoch: Epoch(epoch), owner, unfenced, reserved_for: None }
+    TenureRecord { guid, epoch: Epoch(epoch), owner, unfenced, ..TenureRecord::default() }
+}
+
+/// The only update of a tenure: the owner serves.
+fn update(epoch: u64) -> Action {
+    Action::Update(record(epoch, &[]).started())
 }
 
 fn took(asked: BootTime, epoch: u64, former: &[&str]) -> OwnershipEvent {
@@ -94,7 +99,7 @@ fn starting() -> Ownership {
 
 fn serving() -> Ownership {
     let mut it = starting();
-    assert_eq!(it.handle(started(), at(100)), []);
+    assert_eq!(it.handle(started(), at(100)), [update(2)]);
     assert_eq!((it.stage(), it.deadline()), (OwnershipStage::Serving, Some(at(3333).plus(NANOS))));
     it
 }
@@ -117,7 +122,8 @@ fn releasing() -> Ownership {
 
 fn giving_up() -> Ownership {
     let mut it = fencing();
-    let release = Action::Release(record(2, &["b"]).released(None));
+    let failed = record(2, &["b"]).after_failure("the fence failed: no");
+    let release = Action::Release(failed.released(None));
     assert_eq!(it.handle(OwnershipEvent::Fenced(Err("no".into())), at(20)), [release]);
     it
 }
@@ -185,7 +191,7 @@ fn a_shorter_term_than_was_asked_for_is_renewed_sooner() {
     let took = OwnershipEvent::Took { asked: at(0), outcome: Ok(TakeOutcome::Taken(taken)) };
     let start = Action::Start { epoch: Epoch(2), until: at(2700), guid: "guid".into() };
     assert_eq!(it.handle(took, at(10)), [start]);
-    assert_eq!(it.handle(started(), at(100)), []);
+    assert_eq!(it.handle(started(), at(100)), [update(2)]);
     assert_eq!(it.deadline(), Some(at(1000)));
     assert_eq!(it.handle(OwnershipEvent::Woken, at(1000)), [Action::Renew(Epoch(2))]);
     // A longer one is renewed as usual, and its margin stays for shorter ones.
@@ -278,11 +284,10 @@ fn a_tenure_has_one_update_and_a_lost_one_is_written_again() {
     assert_eq!(it.handle(OwnershipEvent::Fenced(Ok(())), at(500)), [start]);
     let until = at(600).plus(TERM - MARGIN);
     assert_eq!(it.handle(renewed(at(600)), at(610)), [Action::Extend(until)]);
-    let update = Action::Update(record(2, &[]));
-    assert_eq!(it.handle(started(), at(700)), std::slice::from_ref(&update));
+    assert_eq!(it.handle(started(), at(700)), [update(2)]);
     assert_eq!(it.handle(OwnershipEvent::Updated(Err(lost())), at(800)), []);
     let until = at(900).plus(TERM - MARGIN);
-    assert_eq!(it.handle(renewed(at(900)), at(910)), [Action::Extend(until), update]);
+    assert_eq!(it.handle(renewed(at(900)), at(910)), [Action::Extend(until), update(2)]);
     assert_eq!(it.handle(OwnershipEvent::Updated(Ok(())), at(920)), []);
     assert_eq!(it.handle(renewed(at(900)), at(930)), [Action::Extend(until)]);
     let actions = it.handle(OwnershipEvent::Updated(Err(not_owner())), at(940));
@@ -295,7 +300,7 @@ fn the_first_owner_writes_the_guid_and_one_with_another_guid_ends() {
     let fresh = TenureRecord { guid: String::new(), ..record(1, &[]) };
     let taken = Taken { record: fresh, term: Some(TERM) };
     it.handle(OwnershipEvent::Took { asked: at(0), outcome: Ok(TakeOutcome::Taken(taken)) }, at(10));
-    assert_eq!(it.handle(started(), at(20)), [Action::Update(record(1, &[]))]);
+    assert_eq!(it.handle(started(), at(20)), [update(1)]);
     let actions = starting().handle(OwnershipEvent::Started(Ok("other".into())), at(20));
     assert!(matches!(reason(&actions), Some(EndReason::NotOwner(why)) if why.contains("other")));
 }
@@ -346,17 +351,34 @@ fn a_wish_to_leave_before_the_server_has_started_is_kept() {
     it.handle(took(at(0), 2, &["c"]), at(10));
     assert_eq!(it.handle(leave("b"), at(15)), []);
     assert_eq!(it.handle(leave("d"), at(16)), [], "the first wish holds");
-    assert_eq!(it.handle(OwnershipEvent::Fenced(Err("no".into())), at(20)), [unfenced]);
+    let failed = record(2, &["c"]).after_failure("the fence failed: no").released(Some("b".into()));
+    assert_eq!(it.handle(OwnershipEvent::Fenced(Err("no".into())), at(20)), [Action::Release(failed)]);
     let mut it = fencing();
     assert_eq!(it.handle(leave("b"), at(15)), []);
     assert_eq!(it.handle(OwnershipEvent::Fenced(Ok(())), at(20)), [release_to_b()]);
     let mut it = starting();
     assert_eq!(it.handle(leave("b"), at(15)), []);
-    assert_eq!(it.handle(started(), at(20)), [Action::Quiet]);
+    assert_eq!(it.handle(started(), at(20)), [update(2), Action::Quiet]);
     assert_eq!(it.handle(OwnershipEvent::Quiet, at(30)), [release_to_b()]);
     let mut it = starting();
     assert_eq!(it.handle(leave("b"), at(15)), []);
-    assert_eq!(it.handle(OwnershipEvent::Started(Err("no".into())), at(20)), [release_to_b()]);
+    let failed = record(2, &[]).after_failure("no").released(Some("b".into()));
+    assert_eq!(it.handle(OwnershipEvent::Started(Err("no".into())), at(20)), [Action::Release(failed)]);
+}
+
+#[test]
+fn a_term_that_another_program_did_not_extend_says_so() {
+    let over = |mut it: Ownership| {
+        assert_eq!(it.handle(OwnershipEvent::Woken, at(0)), take());
+        assert_eq!(it.handle(took(at(0), 2, &[]), at(10)).len(), 1);
+        match reason(&it.handle(OwnershipEvent::Woken, at(9000))) {
+            Some(EndReason::TermOver(why)) => why.clone(),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(over(waiting()).contains("stood still for too long"));
+    let why = over(waiting().decided_elsewhere());
+    assert!(why.starts_with("nobody has extended it by `trunkline node hold`"), "{why}");
 }
 
 #[test]

@@ -338,7 +338,8 @@ impl ServeArgs {
 pub enum NodeCommand {
     /// Wait for the tenure of the virtual server of [node], fence its former owner, and serve
     Serve(Box<ServeArgs>),
-    /// Show which node owns the virtual server, and what this node does
+    /// Show which node owns the virtual server, and what this node does. The exit status is 0 if it serves
+    /// here, 3 if the node waits, 4 if it does not run, and 1 if it cannot be asked
     Status {
         /// The configuration of the node.
         #[command(flatten)]

@@ -18,6 +18,13 @@ pub fn boot_id() -> std::io::Result<String> {
         .map_err(|error| std::io::Error::new(error.kind(), format!("{path}: {error}")))
 }
 
+/// The id of this host's installation (machine-id(5)). Empty if the host has none, as in many containers.
+pub fn machine_id() -> String {
+    let text = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let is_id = |id: &&str| !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    Some(text.trim()).filter(is_id).unwrap_or_default().to_owned()
+}
+
 /// The longest wait for the host's user database.
 const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 

@@ -78,6 +78,7 @@ mod tests {
             address: text.parse().expect("an address"),
             prefix,
             settled: true,
+            permanent: true,
         };
         let addresses: Vec<Address> = have.iter().map(address).collect();
         Ok(choose(&wanted.parse()?, links, &addresses)?.name)

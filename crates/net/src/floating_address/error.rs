@@ -78,6 +78,20 @@ pub enum FloatingAddressError {
         /// The interface that has it.
         interface: String,
     },
+    /// This host has the address for itself.
+    #[error(
+        "{interface} of this host has {address} already, and no earlier process of this node has brought it \
+         up; take it out of `addresses` in [node] if it is the machine's own address, or remove it from the \
+         machine (its network settings, and ip address delete {address}/{prefix} dev {interface})"
+    )]
+    OfThisHost {
+        /// The address.
+        address: IpAddr,
+        /// The length of its prefix.
+        prefix: u8,
+        /// The interface that has it.
+        interface: String,
+    },
     /// The process lacks a privilege.
     #[error(
         "cannot {doing}: this needs {capability}; run as root, or add {capability} to AmbientCapabilities= \

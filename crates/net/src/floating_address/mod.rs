@@ -151,23 +151,51 @@ impl FloatingAddress {
         detect::claimant(self, &self.link()?, within)
     }
 
-    /// Gives the address to the interface. Returns false if the interface has it already. The kernel does not
-    /// look for duplicates itself (IFA_F_NODAD), so the address can be used at once. An IPv6 address is
-    /// deprecated (RFC 4862 5.5.4) from the start, so this host does not use it for connections of its own.
+    /// Refuses an address that this host has for itself. `was_added` says that an earlier process of this
+    /// virtual server may have left it here. Such an address has a lifetime ([`add`](FloatingAddress::add)),
+    /// so a permanent one is never taken for it.
+    ///
+    /// # Errors
+    /// [`FloatingAddressError::OfThisHost`], or the host's error.
+    pub fn check_host(&self, was_added: bool) -> Result<()> {
+        let failed = |reason| FloatingAddressError::host("read the addresses of this host", "", reason);
+        let having = self.having().map_err(failed)?;
+        match having.iter().find(|have| have.permanent || !was_added) {
+            None => Ok(()),
+            Some(own) => Err(self.of_this_host(own).map_err(failed)?),
+        }
+    }
+
+    fn of_this_host(&self, own: &Address) -> std::io::Result<FloatingAddressError> {
+        let interface = rtnetlink::name_of(own.if_index)?;
+        Ok(FloatingAddressError::OfThisHost { address: self.address, prefix: own.prefix, interface })
+    }
+
+    /// Gives the address to the interface, for `lifetime` from now. Returns false if the interface has it
+    /// already; it then gets this lifetime. The kernel does not look for duplicates itself (IFA_F_NODAD), so
+    /// the address can be used at once. An IPv6 address is deprecated (RFC 4862 5.5.4) from the start, so
+    /// this host does not use it for connections of its own.
+    ///
+    /// The lifetime is that of [`keep_for`](FloatingAddress::keep_for). It tells the address from one that
+    /// the host has for itself.
     ///
     /// Connections that an earlier stay of the address has left behind are ended, since they would reply to
     /// clients in place of a reset.
     ///
     /// # Errors
-    /// There is no such interface, another interface of this host has the address, or this process may not
-    /// administer the network (CAP_NET_ADMIN).
-    pub fn add(&self) -> Result<bool> {
+    /// There is no such interface, this host has the address for itself or on another interface, or this
+    /// process may not administer the network (CAP_NET_ADMIN).
+    pub fn add(&self, lifetime: Duration) -> Result<bool> {
         let doing = || format!("add the address {self}");
         let failed = |reason| FloatingAddressError::host(doing(), "CAP_NET_ADMIN", reason);
         let link = self.link()?;
         let having = self.having().map_err(failed)?;
+        if let Some(own) = having.iter().find(|have| have.permanent) {
+            return Err(self.of_this_host(own).map_err(failed)?);
+        }
         if having.iter().any(|have| have.if_index == link.if_index) {
             rtnetlink::lift_silence(self.address).map_err(failed)?;
+            self.keep_for(lifetime)?;
             return Ok(false);
         }
         if let Some(other) = having.first() {
@@ -176,7 +204,7 @@ impl FloatingAddress {
         }
         stale_connections::end(self.address).map_err(failed)?;
         rtnetlink::lift_silence(self.address).map_err(failed)?;
-        match rtnetlink::add_address(link.if_index, self.address, self.prefix) {
+        match rtnetlink::add_address(link.if_index, self.address, self.prefix, whole_seconds(lifetime)) {
             Ok(()) => Ok(true),
             Err(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
             Err(reason) if rtnetlink::is_ipv6_off(&reason, self.address) => {
@@ -194,16 +222,17 @@ impl FloatingAddress {
     pub fn keep_for(&self, lifetime: Duration) -> Result<()> {
         let doing = || format!("prolong the address {self}");
         let failed = |reason| FloatingAddressError::host(doing(), "CAP_NET_ADMIN", reason);
-        let seconds = u32::try_from(lifetime.as_millis().div_ceil(1000)).unwrap_or(u32::MAX).max(1);
         let having = self.having().map_err(failed)?;
         let Some(have) = having.first() else {
             return Err(failed(std::io::ErrorKind::AddrNotAvailable.into()));
         };
+        let seconds = whole_seconds(lifetime);
         rtnetlink::limit_address(have.if_index, self.address, have.prefix, seconds).map_err(failed)
     }
 
-    /// Takes the address away from this host. Returns false if the host does not have it. Without an
-    /// interface in its text it is taken from whichever interface has it.
+    /// Takes the address away from this host. Returns false if the host does not have it, or has it for
+    /// itself: a permanent one stays. Without an interface in its text it is taken from whichever interface
+    /// has it.
     ///
     /// From then on this host sends nothing from the address, so connections may be closed without their
     /// clients hearing of it. The kernel sees to that for IPv4. It goes on sending from an IPv6 address that
@@ -216,6 +245,7 @@ impl FloatingAddress {
         let doing = || format!("remove the address {self}");
         let failed = |reason| FloatingAddressError::host(doing(), "CAP_NET_ADMIN", reason);
         let mut having = self.having().map_err(failed)?;
+        having.retain(|have| !have.permanent);
         if let Some(name) = &self.interface {
             let links = rtnetlink::links().map_err(failed)?;
             let named = links.iter().find(|link| link.name == *name).map(|link| link.if_index);
@@ -273,9 +303,20 @@ impl FloatingAddress {
     }
 }
 
+/// A lifetime in whole seconds, as the kernel counts them: at least one, and never without an end.
+fn whole_seconds(lifetime: Duration) -> u32 {
+    u32::try_from(lifetime.as_millis().div_ceil(1000)).unwrap_or(u32::MAX).clamp(1, u32::MAX - 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_lifetime_always_has_an_end() {
+        let seconds = [Duration::ZERO, Duration::from_millis(4001), Duration::MAX].map(whole_seconds);
+        assert_eq!(seconds, [1, 5, u32::MAX - 1]);
+    }
 
     #[test]
     fn an_address_is_written_with_its_prefix_and_may_name_its_interface() {

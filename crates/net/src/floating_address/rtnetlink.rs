@@ -19,8 +19,6 @@ const IFA_LOCAL: u16 = 2;
 const IFA_CACHEINFO: u16 = 6;
 /// The kernel does not look for duplicates.
 const IFA_F_NODAD: u8 = 0x02;
-/// A lifetime without an end.
-const INFINITE: u32 = u32::MAX;
 
 const FRA_SRC: u16 = 2;
 const FRA_IIFNAME: u16 = 3;
@@ -49,24 +47,14 @@ pub(super) fn name_of(if_index: u32) -> io::Result<String> {
     Ok(named.unwrap_or_else(|| format!("interface {if_index}")))
 }
 
-/// Gives an interface an address.
-pub(super) fn add_address(if_index: u32, address: IpAddr, prefix: u8) -> io::Result<()> {
-    let mut body = address_body(if_index, address, prefix);
-    if address.is_ipv6() {
-        // `ifa_cacheinfo`: the preferred lifetime, the valid one, and two times that the kernel sets. Other
-        // hosts may use the address for ever. This host prefers any other address of its own.
-        let lifetimes = [0, INFINITE, 0, 0].map(u32::to_ne_bytes).concat();
-        put_attribute(&mut body, IFA_CACHEINFO, &lifetimes);
-    }
-    change(RTM_NEWADDR, ONLY_NEW, &body)
+/// Gives an interface an address with a lifetime in seconds. The kernel removes it when that is over.
+pub(super) fn add_address(if_index: u32, address: IpAddr, prefix: u8, seconds: u32) -> io::Result<()> {
+    change(RTM_NEWADDR, ONLY_NEW, &limited_body(if_index, address, prefix, seconds))
 }
 
 /// Gives an address of an interface a lifetime, from now on. The kernel removes it when that is over.
 pub(super) fn limit_address(if_index: u32, address: IpAddr, prefix: u8, seconds: u32) -> io::Result<()> {
-    let mut body = address_body(if_index, address, prefix);
-    let preferred = if address.is_ipv6() { 0 } else { seconds };
-    put_attribute(&mut body, IFA_CACHEINFO, &[preferred, seconds, 0, 0].map(u32::to_ne_bytes).concat());
-    change(RTM_NEWADDR, REPLACE, &body)
+    change(RTM_NEWADDR, REPLACE, &limited_body(if_index, address, prefix, seconds))
 }
 
 /// Takes an address from an interface. Returns false if it is gone already, or the interface is.
@@ -136,6 +124,16 @@ fn address_body(if_index: u32, address: IpAddr, prefix: u8) -> Vec<u8> {
     body
 }
 
+/// An `ifaddrmsg` with the address and its lifetime.
+fn limited_body(if_index: u32, address: IpAddr, prefix: u8, seconds: u32) -> Vec<u8> {
+    let mut body = address_body(if_index, address, prefix);
+    // `ifa_cacheinfo`: the preferred lifetime, the valid one, and two times that the kernel sets. This host
+    // prefers any other IPv6 address of its own.
+    let preferred = if address.is_ipv6() { 0 } else { seconds };
+    put_attribute(&mut body, IFA_CACHEINFO, &[preferred, seconds, 0, 0].map(u32::to_ne_bytes).concat());
+    body
+}
+
 /// A `fib_rule_hdr` and attributes: what this host itself sends from the address is dropped.
 fn silence_body(address: IpAddr) -> Vec<u8> {
     let from = octets(address);
@@ -182,6 +180,10 @@ mod tests {
         // IPv6 addresses are not looked for by the kernel.
         let six = address_body(7, IpAddr::from([0xfd; 16]), 64);
         assert_eq!((&six[..4], six.len()), (&[10, 64, 2, 0][..], 8 + 2 * 20));
+        // An address that we have added is told from one of the machine by its lifetime.
+        let limited = limited_body(7, FOUR.into(), 24, 5);
+        assert_eq!(limited[24..28], [&20u16.to_ne_bytes()[..], &6u16.to_ne_bytes()].concat());
+        assert_eq!(limited[28..], [5u32, 5, 0, 0].map(u32::to_ne_bytes).concat());
     }
 
     #[test]

@@ -35,6 +35,8 @@ pub struct Address {
     pub address: IpAddr,
     pub prefix: u8,
     pub settled: bool,
+    /// Whether the kernel keeps it until somebody takes it away. One with a lifetime is not permanent.
+    pub permanent: bool,
 }
 
 /// Reads an `ifinfomsg` and its attributes.
@@ -77,6 +79,7 @@ pub fn address(body: &mut Cursor<'_>) -> Result<Option<Address>, Truncated> {
     const IFA_FLAGS: u16 = 8;
     const IFA_F_DADFAILED: u32 = 0x8;
     const IFA_F_TENTATIVE: u32 = 0x40;
+    const IFA_F_PERMANENT: u32 = 0x80;
     let [family, prefix, flags, _scope] = body.array()?;
     let if_index = u32::from_ne_bytes(body.array()?);
     let (mut other, mut own, mut flags) = (None, None, u32::from(flags));
@@ -88,8 +91,9 @@ pub fn address(body: &mut Cursor<'_>) -> Result<Option<Address>, Truncated> {
         _ => {}
     })?;
     let settled = flags & (IFA_F_DADFAILED | IFA_F_TENTATIVE) == 0;
+    let permanent = flags & IFA_F_PERMANENT != 0;
     let address = own.or(other).filter(|_| if_index != 0);
-    Ok(address.map(|address| Address { if_index, address, prefix, settled }))
+    Ok(address.map(|address| Address { if_index, address, prefix, settled, permanent }))
 }
 
 fn ip(family: u16, value: &[u8]) -> Option<IpAddr> {
@@ -121,7 +125,16 @@ mod tests {
         let both = [attribute(1, &[192, 0, 2, 2]), attribute(2, &[192, 0, 2, 1])];
         let found = addresses(&address_message(2, 0, &both));
         let own = "192.0.2.1".parse().expect("an address");
-        assert_eq!(found, [Address { if_index: 7, address: own, prefix: 24, settled: true }]);
+        let address = Address { if_index: 7, address: own, prefix: 24, settled: true, permanent: false };
+        assert_eq!(found, [address]);
+    }
+
+    #[test]
+    fn an_address_without_a_lifetime_is_permanent() {
+        let four = attribute(2, &[192, 0, 2, 1]);
+        assert!(addresses(&address_message(2, 0x80, std::slice::from_ref(&four)))[0].permanent);
+        let long = attribute(8, &0x80u32.to_ne_bytes());
+        assert!(addresses(&address_message(2, 0, &[four, long]))[0].permanent);
     }
 
     #[test]

@@ -19,6 +19,7 @@ const FENCE_LIMIT: u64 = 2 * SECOND;
 
 /// Something that a process hears of.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "few exist at a time")]
 pub enum ProcessEvent {
     /// For the control part.
     Control(OwnershipEvent),
@@ -275,7 +276,7 @@ impl World {
         process.last_take = Some(now);
         let storage_clients = vec![process.storage_client.to_string()];
         let (node, boot_id) = (node_name(node), format!("boot {boot}"));
-        let owner = NodeOwner { node, boot_id, epoch: tenure::Epoch(0), storage_clients };
+        let owner = NodeOwner { node, boot_id, storage_clients, ..NodeOwner::default() };
         self.checks.must(waited, Breach::BusyLoop, self.now, || format!("{id:?} asks again at once"));
         let server = self.slots[id.slot as usize].server;
         let seen = self.servers[server as usize].entry.record.epoch;

@@ -21,6 +21,7 @@ pub enum StoreCall {
 
 /// The outcome of a call, without the time at which it was asked.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "few exist at a time")]
 pub enum StoreReply {
     Took(Result<TakeOutcome, StoreError>),
     Renewed(Result<Option<std::time::Duration>, StoreError>),

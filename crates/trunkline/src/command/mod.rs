@@ -50,10 +50,10 @@ pub fn run(command: CliCommand, start: Option<ProcessStart>) -> anyhow::Result<E
         CliCommand::Domain { command } => return domain::run(command),
         CliCommand::Health(args) => return Ok(health::run(&args)),
         CliCommand::Link(args) => return link::run(&args),
+        CliCommand::Server(ServerCommand::Node { command }) => return node::run(command, start),
         CliCommand::Server(ServerCommand::Serve(args)) => {
             serve::run(&args, start.unwrap_or_else(ProcessStart::begin))
         }
-        CliCommand::Server(ServerCommand::Node { command }) => node::run(command, start),
         CliCommand::User { command } => user::run(command),
         CliCommand::Token { command } => token::run(command),
         CliCommand::Account { command } => account::run(command),

@@ -304,7 +304,7 @@ settings! {
         tenure: TenureKind { OneOf, start, unset "no node of a virtual server" }
         /// Name of the virtual server in the tenure store, equal on all nodes.
         server: String { Text(server_name), start, or "trunkline".to_owned() }
-        /// Name of this node.
+        /// Name of this node. Each machine needs another one.
         name: String { Text(filled), start, or values::host_name() => "the host's name" }
         /// Endpoints of etcd's members, such as `http://10.0.0.7:2379`.
         etcd: Vec<String> { ListFormat::any(Text(endpoint)), start, or Vec::new() }
@@ -321,7 +321,8 @@ settings! {
         /// Length of a term. A node that cannot renew its term for so long ends, and another one takes over.
         term_s: u64 { Number(2, 600), start, or 5 }
         /// Addresses that move with the virtual server, such as `10.0.0.50/24`, `10.0.0.50/24%eth0` or
-        /// `fd00::50/64`. Without an interface, the one that has an address of the same network gets it.
+        /// `fd00::50/64`. Without an interface, the one that has an address of the same network gets it. An
+        /// address that the machine has for itself is refused.
         addresses: Vec<FloatingAddress> {
             ListFormat::any(Text(node::floating_address)), start, or Vec::new()
         }

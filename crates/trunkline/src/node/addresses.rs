@@ -3,6 +3,10 @@
 //! A node brings them up when it serves: it looks whether another host still has one, adds it, announces it
 //! to the neighbours, and makes the clients of the last owner connect again. The host itself drops an address
 //! that nobody prolongs, so a process that was killed leaves none behind for longer than a term.
+//!
+//! The host may have an address of its own that stands in `addresses` by mistake. It is refused, and never
+//! taken away: only an address with a lifetime that the record of this node names ([`AddressRecord`]) is one
+//! that a process of this virtual server has brought up.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -14,6 +18,7 @@ use net::floating_address::{FloatingAddress, FloatingAddressError, HardwareAddre
 use parking_lot::Mutex;
 use tenure::ServingTerm;
 
+use super::address_record::AddressRecord;
 use crate::serve::stored_listeners::StoredListeners;
 
 /// The time in which another host that has an address must reply.
@@ -28,6 +33,8 @@ type Probed = Result<Option<(FloatingAddress, HardwareAddress)>, FloatingAddress
 #[derive(Debug)]
 pub struct NodeAddresses {
     addresses: Vec<FloatingAddress>,
+    /// The addresses that a process of this virtual server has brought up on this host.
+    record: AddressRecord,
     /// The time for which the host keeps them unless it is prolonged.
     lifetime: Duration,
     /// The look at the network that runs while the server starts.
@@ -43,10 +50,28 @@ impl NodeAddresses {
     /// The addresses. The host drops them after `lifetime` unless it is prolonged.
     pub fn new(
         addresses: Vec<FloatingAddress>,
+        record: AddressRecord,
         lifetime: Duration,
         listeners: Arc<StoredListeners>,
     ) -> NodeAddresses {
-        NodeAddresses { addresses, lifetime, probe: Mutex::default(), are_up: Mutex::new(false), listeners }
+        let (probe, are_up) = (Mutex::default(), Mutex::new(false));
+        NodeAddresses { addresses, record, lifetime, probe, are_up, listeners }
+    }
+
+    /// Refuses addresses that this host has for itself. A process of another virtual server may have left one
+    /// with a lifetime: `is_start` lets that pass, since it may be gone when this node serves.
+    ///
+    /// # Errors
+    /// The address, and what to do.
+    pub fn check_host(&self, is_start: bool) -> Result<(), FloatingAddressError> {
+        let ours = self.record.read();
+        self.addresses.iter().try_for_each(|address| {
+            let is_known = ours.contains(&address.ip());
+            if is_start && !is_known && address.check_host(true).is_ok() {
+                let _passed = address.check_host(false).inspect_err(|why| tracing::warn!("{why}"));
+            }
+            address.check_host(is_known || is_start)
+        })
     }
 
     /// The addresses without their prefixes.
@@ -75,9 +100,13 @@ impl NodeAddresses {
             "the term ended before the addresses were up; another node may serve by now"
         );
         let mut are_up = self.are_up.lock();
+        self.check_host(false)?;
+        // A process that is killed right after the first address must have left its record.
+        if let Err(error) = self.record.write(self.ips()) {
+            tracing::warn!(%error, "the addresses cannot be noted; a killed process leaves them for a term");
+        }
         for address in &self.addresses {
-            address.add()?;
-            address.keep_for(self.lifetime)?;
+            address.add(self.lifetime)?;
             address.announce()?;
         }
         *are_up = true;
@@ -131,15 +160,22 @@ impl NodeAddresses {
         }
     }
 
-    /// Takes all addresses from this host. Then nobody listens on them any more: a client that connects until
-    /// then gets no refusal, and connects to the next owner.
+    /// Takes all addresses from this host that a process of this virtual server has brought up. Then nobody
+    /// listens on them any more: a client that connects until then gets no refusal, and connects to the next
+    /// owner.
     pub fn take_down(&self) {
         let mut are_up = self.are_up.lock();
         *are_up = false;
-        for address in &self.addresses {
+        let ours = self.record.read();
+        let mut are_gone = true;
+        for address in self.addresses.iter().filter(|address| ours.contains(&address.ip())) {
             if let Err(error) = address.remove() {
+                are_gone = false;
                 tracing::error!(%address, %error, "the address cannot be taken away");
             }
+        }
+        if are_gone {
+            self.record.clear();
         }
         self.listeners.close();
     }
@@ -163,8 +199,9 @@ mod tests {
 
     #[test]
     fn a_node_whose_term_is_over_brings_no_address_up() {
-        let addresses = NodeAddresses::new(Vec::new(), Duration::from_secs(1), Arc::default());
         let state = tempfile::tempdir().unwrap();
+        let record = AddressRecord::new(state.path(), "files", "boot");
+        let addresses = NodeAddresses::new(Vec::new(), record, Duration::from_secs(1), Arc::default());
         addresses.bring_up(state.path(), &ServingTerm::new(BootTime::NEVER)).unwrap();
         let over = ServingTerm::new(net::boot_time());
         let error = addresses.bring_up(state.path(), &over).unwrap_err();

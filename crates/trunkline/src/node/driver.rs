@@ -21,17 +21,21 @@ use tenure::{
 };
 use tokio::sync::Notify;
 
+use super::address_record::AddressRecord;
 use super::addresses::NodeAddresses;
 use super::failure::FailureMark;
 use super::session::{NodeSession, whole_ms};
 use super::socket::NodeStatus;
 use super::{fence, socket, store};
 use crate::cli::ServeArgs;
+use crate::config::node::TenureKind;
+use crate::config::values::{Choice, host_name};
 use crate::config::{Config, Node};
 use crate::host;
 use crate::serve::signals::Signals;
 use crate::serve::stored_listeners::StoredListeners;
 use crate::serve::{self, notify};
+use crate::state::StoreName;
 
 /// The time for which the driver waits if the state machine has no deadline.
 const LONG: Duration = Duration::from_secs(3600);
@@ -85,33 +89,34 @@ pub fn run(
     // The host drops the addresses of a process that was killed by then.
     listeners.close_left_after(times.term)?;
     let _lock = store::NodeLock::take(&settings.run_dir.value, &settings.server.value)?;
-    let addresses =
-        Arc::new(NodeAddresses::new(settings.addresses.value.clone(), times.term, Arc::clone(&listeners)));
-    let failure = FailureMark::new(&settings);
-    failure.wait(times.pause);
-    let shares = config.shares.values().map(|share| share.path.value.clone());
-    let dirs: Vec<PathBuf> = shares.chain([config.server.state_dir.value.clone()]).collect();
-    // An owner that cannot even ask for the tenure has left its addresses here.
-    let clients = fence::storage_clients(&settings, &dirs).inspect_err(|_| addresses.take_down());
-    let owner = NodeOwner {
-        node: settings.name.value.clone(),
-        boot_id: host::boot_id()?.trim().to_owned(),
-        epoch: Epoch(0),
-        storage_clients: clients.map_err(|why| serve::Failed(format!("{why:#}")))?,
-    };
-    let opened = store::open(config)?;
-    fence::check(&settings).unwrap_or_else(|why| tracing::warn!("{why}"));
+    let mut owner = owner_of(&settings)?;
+    let addresses = Arc::new(addresses_of(&settings, &owner, Arc::clone(&listeners)));
+    addresses.check_host(true).inspect_err(|_| addresses.take_down())?;
     let (sender, events) = channel();
-    let ownership = Ownership::new(owner.node.clone(), times, net::boot_time());
-    let status: Arc<Mutex<NodeStatus>> = Arc::default();
-    let acknowledged = Arc::default();
+    let status = Arc::new(Mutex::new(NodeStatus::beginning(&owner.node)));
+    let (acknowledged, external) = (Arc::default(), Arc::default());
     let shared = socket::NodeParts {
         events: sender.clone(),
         status: Arc::clone(&status),
         acknowledged: Arc::clone(&acknowledged),
-        external: opened.external,
+        is_external: is_external(&settings),
+        external: Arc::clone(&external),
     };
     socket::serve(&settings, shared)?;
+    let failure = FailureMark::new(&settings);
+    pause_after(failure.take(), times.pause, &status);
+    let shares = config.shares.values().map(|share| share.path.value.clone());
+    let dirs: Vec<PathBuf> = shares.chain([config.server.state_dir.value.clone()]).collect();
+    // An owner that cannot even ask for the tenure has left its addresses here.
+    let clients = fence::storage_clients(&settings, &dirs).inspect_err(|_| addresses.take_down());
+    owner.storage_clients = clients.map_err(|why| serve::Failed(format!("{why:#}")))?;
+    let opened = store::open(config)?;
+    let _opened_once = opened.external.map(|store| external.set(store));
+    fence::check(&settings).unwrap_or_else(|why| tracing::warn!("{why}"));
+    let mut ownership = Ownership::new(owner.node.clone(), times, net::boot_time());
+    if is_external(&settings) {
+        ownership = ownership.decided_elsewhere();
+    }
     let mut driver = NodeDriver {
         addresses,
         listeners,
@@ -141,6 +146,41 @@ pub fn run(
     );
     notify::waiting("the tenure of the virtual server is asked for");
     driver.drive(&events)
+}
+
+/// This node as an owner, without its clients of the storage.
+fn owner_of(settings: &Node) -> anyhow::Result<NodeOwner> {
+    Ok(NodeOwner {
+        node: settings.name.value.clone(),
+        boot_id: host::boot_id()?.trim().to_owned(),
+        host: host_name(),
+        machine_id: host::machine_id(),
+        ..NodeOwner::default()
+    })
+}
+
+fn addresses_of(settings: &Node, owner: &NodeOwner, listeners: Arc<StoredListeners>) -> NodeAddresses {
+    let record = AddressRecord::new(&settings.run_dir.value, &settings.server.value, &owner.boot_id);
+    let lifetime = Duration::from_secs(settings.term_s.value);
+    NodeAddresses::new(settings.addresses.value.clone(), record, lifetime, listeners)
+}
+
+fn is_external(settings: &Node) -> bool {
+    settings.tenure.as_ref().is_some_and(|tenure| tenure.value == TenureKind::External)
+}
+
+/// Leaves other nodes the time to try, if the last attempt of this one has failed. The status shows it.
+fn pause_after(failure: Option<String>, pause: Duration, status: &Mutex<NodeStatus>) {
+    let Some(why) = failure else { return };
+    let node = status.lock().node.clone();
+    *status.lock() = NodeStatus::pausing(&node, &why, net::boot_time().plus(pause));
+    tracing::info!(
+        pause_s = pause.as_secs(),
+        "the last attempt to serve failed; other nodes may try first: {why}"
+    );
+    notify::waiting(&format!("the last attempt to serve failed: {why}"));
+    thread::sleep(pause);
+    *status.lock() = NodeStatus::beginning(&node);
 }
 
 impl NodeDriver {
@@ -188,8 +228,8 @@ impl NodeDriver {
             if let Some(hindrance) = self.ownership.take_hindrance() {
                 self.hindered(hindrance);
             }
-            let server = &self.settings.server.value;
-            self.status.lock().note(&self.ownership, server, &self.logged, self.term.as_deref());
+            let (server, term) = (&self.settings.server.value, self.term.as_deref());
+            self.status.lock().note(&self.ownership, &self.owner, server, &self.logged, term);
         }
     }
 
@@ -262,9 +302,9 @@ impl NodeDriver {
     /// Ends after a failure of the server.
     fn failed(&self) -> anyhow::Result<()> {
         self.addresses.take_down();
-        self.failure.set();
-        let why =
-            self.result.lock().take().map_or("the server has ended".to_owned(), |why| format!("{why:#}"));
+        let ended = "the server on this node has ended by itself; the lines before in its log say why";
+        let why = self.result.lock().take().map_or(ended.to_owned(), |why| format!("{why:#}"));
+        self.failure.set(&why);
         // A supervisor starts it again: the next attempt may succeed, here or on another node.
         Err(serve::Failed(why).into())
     }
@@ -273,17 +313,22 @@ impl NodeDriver {
         for owner in &former {
             tracing::warn!(
                 node = owner.node,
+                host = owner.host,
                 epoch = owner.epoch.0,
                 clients = ?owner.storage_clients,
                 "a former owner did not release the virtual server and is being fenced"
             );
+            if self.owner.shares_only_name_with(owner) {
+                tracing::warn!("the former owner has the name of this node{}", socket::twins(owner));
+            }
         }
         self.fencing_since = Some(net::boot_time());
         let (settings, acknowledged) = (Arc::clone(&self.settings), Arc::clone(&self.acknowledged));
+        let own = self.owner.clone();
         self.spawn(move || {
             let is_off = acknowledged.lock().clone();
             let to_fence: Vec<_> = former.into_iter().filter(|owner| !is_off.contains(owner)).collect();
-            let fenced = fence::fence(&settings, &to_fence);
+            let fenced = fence::fence(&settings, &own, &to_fence);
             if fenced.is_ok() {
                 acknowledged.lock().clear();
             }
@@ -305,7 +350,7 @@ impl NodeDriver {
             is_listening: Arc::clone(&self.is_listening),
             live: LiveConnections::new(self.addresses.ips()),
             recorder: Arc::default(),
-            server: self.settings.server.value.clone(),
+            store: self.store_name(),
             node: self.owner.node.clone(),
             epoch,
             started,
@@ -321,7 +366,11 @@ impl NodeDriver {
         };
         let result = Arc::clone(&self.result);
         self.spawn(move || {
-            let run = || serve::run_as_node(&args, signals, &session);
+            let run = || {
+                // Before the server listens, so that the tenure can be given back.
+                session.addresses.check_host(false)?;
+                serve::run_as_node(&args, signals, &session)
+            };
             let ended = panic::catch_unwind(AssertUnwindSafe(run));
             let Err(error) = ended.unwrap_or_else(|_| Err(anyhow::anyhow!("the server has panicked"))) else {
                 return Some(OwnershipEvent::Quiet);
@@ -336,6 +385,14 @@ impl NodeDriver {
         });
     }
 
+    /// The settings that say which record of the tenure store counts.
+    fn store_name(&self) -> StoreName {
+        let server = self.settings.server.value.clone();
+        let tenure = self.settings.tenure.as_ref().map(|tenure| tenure.value);
+        let named = TenureKind::NAMES.iter().find(|(_, kind)| Some(*kind) == tenure);
+        StoreName { tenure: named.map_or("", |(name, _)| name).to_owned(), server }
+    }
+
     fn release(&self, record: TenureRecord) {
         let store = Arc::clone(&self.store);
         self.spawn(move || Some(OwnershipEvent::Released(store.release(&record))));
@@ -346,7 +403,7 @@ impl NodeDriver {
         if self.logged.as_ref() == Some(&hindrance) {
             return;
         }
-        let text = socket::shown(&hindrance, &self.settings.server.value);
+        let text = socket::shown(&hindrance, &self.settings.server.value, &self.owner);
         tracing::warn!("{text}");
         notify::waiting(&text);
         // Clients of a process that was killed would wait for nobody. A server has taken over its own.
@@ -376,13 +433,14 @@ impl NodeDriver {
         if let Some(term) = &self.term {
             term.end();
         }
-        self.failure.set();
-        self.addresses.take_down();
         let (server, limit) = (&self.settings.server.value, self.settings.start_timeout_s.value);
-        tracing::error!(
+        let why = format!(
             "the server of the virtual server `{server}` did not start within {limit} s, and this node ends; \
              its storage may hang; for a longer start, set `start_timeout_s` in [node]"
         );
+        self.failure.set(&why);
+        self.addresses.take_down();
+        tracing::error!("{why}");
         kerberos::skip_destructors_at_exit();
         std::process::exit(crate::state::loss::LOST);
     }

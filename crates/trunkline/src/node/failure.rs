@@ -1,12 +1,11 @@
 //! The mark of a node whose last attempt to serve has failed.
 
+use std::fs;
 use std::path::PathBuf;
-use std::thread;
-use std::time::Duration;
 
 use crate::config::Node;
 
-/// A file on the node that says that its last attempt to serve has failed. The next process then leaves other
+/// A file on the node that says why its last attempt to serve has failed. The next process then leaves other
 /// nodes the time to try.
 #[derive(Debug, Clone)]
 pub struct FailureMark(PathBuf);
@@ -18,20 +17,21 @@ impl FailureMark {
     }
 
     /// Sets the mark, for the next process.
-    pub fn set(&self) {
-        if let Err(error) = std::fs::write(&self.0, "") {
-            tracing::debug!(%error, path = %self.0.display(), "the failure cannot be noted");
+    pub fn set(&self, why: &str) {
+        if let Err(error) = fs::write(&self.0, why) {
+            tracing::warn!(%error, path = %self.0.display(), "the failure cannot be noted; the next attempt \
+                comes without a pause");
         }
     }
 
-    /// Waits if the last process has failed, and takes the mark away.
-    pub fn wait(&self, pause: Duration) {
-        if std::fs::remove_file(&self.0).is_ok() {
-            tracing::info!(
-                pause_s = pause.as_secs(),
-                "the last attempt to serve failed; other nodes may try first"
-            );
-            thread::sleep(pause);
-        }
+    /// The reason of the last failure, if no process has begun since.
+    pub fn reason(&self) -> Option<String> {
+        fs::read_to_string(&self.0).ok().map(|why| why.trim().to_owned())
+    }
+
+    /// Takes the mark away. Returns the reason, if there was one.
+    pub fn take(&self) -> Option<String> {
+        let why = self.reason()?;
+        fs::remove_file(&self.0).ok().map(|()| why)
     }
 }

@@ -6,9 +6,10 @@
 //! and ends at once when the term is over. [`socket`] takes the requests of `trunkline node status`, `move`
 //! and of the programs that decide for an external tenure. docs/cluster.md says what fails how.
 
+mod address_record;
 mod addresses;
 mod driver;
-mod failure;
+pub mod failure;
 pub mod fence;
 pub mod session;
 pub mod socket;

@@ -16,14 +16,15 @@ use tokio::sync::Notify;
 use super::addresses::NodeAddresses;
 use super::failure::FailureMark;
 use crate::serve::stored_listeners::StoredListeners;
-use crate::state::StateDir;
+use crate::state::{GivenEpoch, StateDir, StoreName};
 
 /// The tenure of a running server.
 #[derive(Debug, Clone)]
 pub struct NodeSession {
     /// The time until which replies may be sent.
     pub term: Arc<ServingTerm>,
-    pub(super) server: String,
+    /// The record of the tenure store that counts the epochs.
+    pub(super) store: StoreName,
     pub(super) node: String,
     pub(super) epoch: Epoch,
     /// The time at which the server was started.
@@ -58,13 +59,16 @@ impl NodeSession {
     /// It is another one, or the store has lost its record.
     pub fn admit(&self, state: &StateDir, guid: &str) -> anyhow::Result<()> {
         if self.guid.is_empty() || self.guid == guid {
-            let is_known = !self.guid.is_empty();
-            return state.note_epoch(self.epoch, is_known).map_err(anyhow::Error::msg);
+            let (is_known, store) = (!self.guid.is_empty(), self.store.clone());
+            let given = GivenEpoch { epoch: self.epoch, is_known, store };
+            return state.note_epoch(&given).map_err(anyhow::Error::msg);
         }
         anyhow::bail!(
-            "{} has the GUID {guid}, and the virtual server has {}: it is the state directory of another \
-             server; mount the right storage, or give `server` in [node] another name",
+            "{} has the GUID {guid}, and the virtual server `{}` has {}: it is the state directory of \
+             another server; mount the right storage, or correct `state_dir` in [server] or `server` in \
+             [node]",
             state.path().display(),
+            self.store.server,
             self.guid
         )
     }
@@ -114,7 +118,7 @@ impl NodeSession {
         let until = self.term.until();
         let has_end = until != BootTime::NEVER;
         NodeTenure {
-            server: self.server.clone(),
+            server: self.store.server.clone(),
             node: self.node.clone(),
             epoch: self.epoch.0,
             term_ms: has_end.then(|| whole_ms(until.since(net::boot_time()))),
@@ -143,9 +147,9 @@ impl NodeSession {
 
     /// Stops to reply and leaves the virtual server to other nodes, right before the process ends. The tenure
     /// is not given back: a write that hangs may still be carried out, so the next owner must fence.
-    pub fn lose(&self) {
+    pub fn lose(&self, why: &str) {
         self.term.end();
-        self.failure.set();
+        self.failure.set(why);
         self.addresses.take_down();
     }
 }

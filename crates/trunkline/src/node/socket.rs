@@ -2,20 +2,21 @@
 //!
 //! It lies in `run_dir` of `[node]`, on the node itself, so it answers also while the storage does not.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tenure::ownership::{Hindrance, OwnershipStage};
-use tenure::{NodeOwner, Ownership, OwnershipEvent, ServingTerm, TenureRecord};
+use tenure::{BootTime, NodeOwner, Ownership, OwnershipEvent, ServingTerm, TenureRecord};
 
+use super::session::whole_ms;
 use super::store::ExternalStore;
 use crate::config::{Node, os_error};
 
@@ -82,16 +83,49 @@ pub struct NodeStatus {
     pub remaining_ms: Option<u64>,
     /// The reason why this node does not serve.
     pub hindrance: Option<String>,
+    /// The time to the next attempt to take the tenure (ms), if the last one has failed.
+    #[serde(default)]
+    pub next_attempt_ms: Option<u64>,
     /// The former owners whose fence has failed.
     #[serde(default)]
     pub unfenced: Vec<NodeOwner>,
+    /// The time of the next attempt, if the last one has failed.
+    #[serde(skip)]
+    pub attempt_at: Option<BootTime>,
 }
 
 impl NodeStatus {
-    /// Notes the present state.
+    /// The status of a node that has asked nobody yet.
+    pub(super) fn beginning(node: &str) -> NodeStatus {
+        NodeStatus {
+            node: node.to_owned(),
+            stage: stage_name(OwnershipStage::Waiting).to_owned(),
+            hindrance: Some(
+                "this process has just begun, and looks at its storage and its settings".to_owned(),
+            ),
+            ..NodeStatus::default()
+        }
+    }
+
+    /// The status until `at`, after an attempt to serve that has failed.
+    pub(super) fn pausing(node: &str, why: &str, at: BootTime) -> NodeStatus {
+        let why = if why.is_empty() { "its log has the reason" } else { why };
+        let hindrance =
+            format!("the last attempt of this node to serve failed: {why}; other nodes may try first");
+        NodeStatus { hindrance: Some(hindrance), attempt_at: Some(at), ..NodeStatus::beginning(node) }
+    }
+
+    /// The status as it is at this time.
+    fn at(&self, now: BootTime) -> NodeStatus {
+        let next_attempt_ms = self.attempt_at.map(|at| whole_ms(at.since(now)));
+        NodeStatus { next_attempt_ms, ..self.clone() }
+    }
+
+    /// Notes the present state. `own` is this node as an owner.
     pub(super) fn note(
         &mut self,
         ownership: &Ownership,
+        own: &NodeOwner,
         server: &str,
         hindrance: &Option<Hindrance>,
         term: Option<&ServingTerm>,
@@ -109,14 +143,14 @@ impl NodeStatus {
         self.node = ownership.node().to_owned();
         self.stage = stage_name(stage).to_owned();
         self.record = ownership.record().or(owned).cloned();
-        self.hindrance = hindrance.as_ref().map(|hindrance| shown(hindrance, server));
+        self.hindrance = hindrance.as_ref().map(|hindrance| shown(hindrance, server, own));
+        let has_failed = hindrance.as_ref().is_some_and(|it| !matches!(it, Hindrance::Owned(_)));
+        let is_waiting = stage == OwnershipStage::Waiting;
+        self.attempt_at = ownership.deadline().filter(|_| has_failed && is_waiting);
         let has_tenure = ownership.record().is_some();
-        let until = term
-            .filter(|_| has_tenure)
-            .map(ServingTerm::until)
-            .filter(|until| *until != tenure::BootTime::NEVER);
-        let remaining = until.map(|until| until.since(net::boot_time()).as_millis());
-        self.remaining_ms = remaining.and_then(|ms| u64::try_from(ms).ok());
+        let until =
+            term.filter(|_| has_tenure).map(ServingTerm::until).filter(|until| *until != BootTime::NEVER);
+        self.remaining_ms = until.map(|until| whole_ms(until.since(net::boot_time())));
     }
 }
 
@@ -144,8 +178,8 @@ fn stage_name(stage: OwnershipStage) -> &'static str {
     }
 }
 
-/// The reason why a node does not serve, in one line.
-pub fn shown(hindrance: &Hindrance, server: &str) -> String {
+/// The reason why the node `own` does not serve, in one line.
+pub fn shown(hindrance: &Hindrance, server: &str, own: &NodeOwner) -> String {
     let names = |former: &[tenure::NodeOwner]| {
         let names = former.iter().map(|owner| format!("{} (epoch {})", owner.node, owner.epoch.0));
         names.collect::<Vec<_>>().join(", ")
@@ -153,22 +187,51 @@ pub fn shown(hindrance: &Hindrance, server: &str) -> String {
     match hindrance {
         Hindrance::Owned(record) => match (&record.owner, &record.reserved_for) {
             (Some(owner), _) => {
-                format!("node {} owns the virtual server {server} (epoch {})", owner.node, owner.epoch.0)
+                let twin = if own.shares_only_name_with(owner) { twins(owner) } else { String::new() };
+                let NodeOwner { node, epoch, .. } = owner;
+                format!("node {node} owns the virtual server {server} (epoch {}){twin}", epoch.0)
             }
-            (None, Some(node)) => format!("the virtual server {server} moves to node {node}"),
-            (None, None) => format!("nobody has given the virtual server {server} to this node"),
+            (None, Some(node)) => format!(
+                "the virtual server {server} moves to node {node}; if that one does not come within a term, \
+                 any node takes it"
+            ),
+            (None, None) => format!(
+                "nobody has given the virtual server {server} to this node (with `tenure = \"external\"`, \
+                 `trunkline node take` does)"
+            ),
         },
         Hindrance::Store(error) => error.to_string(),
         Hindrance::Fence { former, why } => {
+            let is_own = |former: &NodeOwner| former.node == own.node && !own.shares_only_name_with(former);
+            let mend = match former.iter().find(|former| former.node == own.node) {
+                Some(same) if is_own(same) => {
+                    "; the former owner is an earlier boot of this very machine, which has ended: \
+                     `fence_command` must end with status 0 for it (docs/cluster.md)"
+                        .to_owned()
+                }
+                Some(same) => twins(same),
+                None => String::new(),
+            };
             let former = names(former);
             format!(
                 "the files of the virtual server {server} may still be written by {former}, and the \
-                 fence failed: {why}; make sure that the former owner is off, then run \
+                 fence failed: {why}{mend}; make sure that the former owner is off, then run \
                  `trunkline node fenced NODE` with its name (docs/two-nodes.md)"
             )
         }
         Hindrance::Start(why) => format!("the server cannot be started: {why}"),
     }
+}
+
+/// The advice about another machine with the name of this node, or about this one after it was installed
+/// anew.
+pub fn twins(other: &NodeOwner) -> String {
+    let NodeOwner { node, host, .. } = other;
+    format!(
+        "; that node {node} runs on another machine ({host}) than this node {node}: give each its own \
+         `name` in [node]. If this machine was installed anew, that was its earlier installation, and its \
+         name may stay"
+    )
 }
 
 /// The path of the socket.
@@ -184,8 +247,10 @@ pub struct NodeParts {
     pub status: Arc<Mutex<NodeStatus>>,
     /// The former owners of which an administrator has said that they are off.
     pub acknowledged: Arc<Mutex<Vec<NodeOwner>>>,
-    /// The store, if another program decides.
-    pub external: Option<Arc<ExternalStore>>,
+    /// Whether another program decides.
+    pub is_external: bool,
+    /// The store of the tenures that another program gives, once it is open.
+    pub external: Arc<OnceLock<Arc<ExternalStore>>>,
 }
 
 /// Answers requests from now on, on a thread of its own.
@@ -197,7 +262,10 @@ pub fn serve(node: &Node, parts: NodeParts) -> anyhow::Result<()> {
     // The node's lock is held, so a socket that is there belongs to nobody.
     let _absent = std::fs::remove_file(&path);
     let bound = UnixListener::bind(&path);
-    let listener = bound.map_err(|error| anyhow::anyhow!("{}: {}", path.display(), os_error(&error)))?;
+    let listener = bound.map_err(|error| {
+        let (path, why) = (path.display(), os_error(&error));
+        anyhow::anyhow!("the socket of this node cannot be made: {path}: {why}; see `run_dir` in [node]")
+    })?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
     thread::Builder::new().name("node socket".into()).spawn(move || {
         for stream in listener.incoming() {
@@ -212,14 +280,17 @@ pub fn serve(node: &Node, parts: NodeParts) -> anyhow::Result<()> {
 }
 
 impl NodeParts {
-    fn handle(&self, stream: &UnixStream) -> std::io::Result<()> {
+    fn handle(&self, stream: &UnixStream) -> io::Result<()> {
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let mut line = String::new();
         BufReader::new(stream.take(MAX_REQUEST)).read_line(&mut line)?;
         let response = match serde_json::from_str(&line) {
             Ok(request) => self.respond(request).unwrap_or_else(NodeResponse::Refused),
-            Err(error) => NodeResponse::Refused(format!("the request is not understood: {error}")),
+            Err(error) => NodeResponse::Refused(format!(
+                "the node does not understand the request: {error}; does it run the same version as the \
+                command?"
+            )),
         };
         let mut text = serde_json::to_vec(&response)?;
         text.push(b'\n');
@@ -228,14 +299,20 @@ impl NodeParts {
     }
 
     fn respond(&self, request: NodeRequest) -> Result<NodeResponse, String> {
-        let status = self.status.lock().clone();
+        let status = self.status.lock().at(net::boot_time());
         match request {
             NodeRequest::Status => return Ok(NodeResponse::Status(Box::new(status))),
             NodeRequest::Move { .. } if status.stage != "serving" => {
-                return Err(format!("this node does not serve; it is {}", status.stage));
+                let NodeStatus { node, stage, record, .. } = status;
+                let owner = record.and_then(|record| record.owner).filter(|owner| owner.node != node);
+                let there = owner.map_or(String::new(), |owner| format!("; run it on node {}", owner.node));
+                return Err(format!(
+                    "node {node} does not serve, so it cannot give the virtual server away; it \
+                                    is {stage}{there}"
+                ));
             }
             NodeRequest::Move { to } if to.as_ref() == Some(&status.node) => {
-                return Err(format!("node {} serves already", status.node));
+                return Err(format!("node {} serves the virtual server already", status.node));
             }
             NodeRequest::Move { to } => self.leave(to),
             NodeRequest::Take { hold_s } => self.external()?.grant(hold_s.map(Duration::from_secs)),
@@ -248,7 +325,10 @@ impl NodeParts {
                 let former = status.unfenced.into_iter().filter(|owner| owner.node == node);
                 let former: Vec<_> = former.collect();
                 if former.is_empty() {
-                    return Err(format!("no fence of node {node} has failed here"));
+                    return Err(format!(
+                        "no fence of node {node} has failed on this node, so there is nothing to confirm; \
+                         `trunkline node status` names those that have"
+                    ));
                 }
                 tracing::warn!(node, "an administrator says that the former owner is off and needs no fence");
                 *self.acknowledged.lock() = former;
@@ -263,22 +343,73 @@ impl NodeParts {
     }
 
     fn external(&self) -> Result<&ExternalStore, String> {
-        self.external
-            .as_deref()
-            .ok_or_else(|| "no other program decides here: `tenure` in [node] is not \"external\"".to_owned())
+        let store = self.external.get().map(|store| &**store);
+        store.ok_or_else(|| match self.is_external {
+            true => {
+                let status = self.status.lock().at(net::boot_time());
+                let why = status.hindrance.unwrap_or_default();
+                match status.next_attempt_ms {
+                    Some(ms) => format!("this node pauses; try again in {} s; {why}", ms.div_ceil(1000)),
+                    None => format!("this node is not ready; try again: {why}"),
+                }
+            }
+            false => "no other program decides here: `tenure` in [node] is not \"external\"".to_owned(),
+        })
     }
+}
+
+/// The reason why a node cannot be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// No process of this node runs on this host.
+    #[error("{}: {}; does `trunkline node serve` run on this host?", path.display(), os_error(error))]
+    NotRunning {
+        /// The socket.
+        path: PathBuf,
+        /// The host's error.
+        error: io::Error,
+    },
+    /// A process may be there, and has not answered.
+    #[error(
+        "the node cannot be asked: {}: {why}; run the command as the user of the node (root), and see \
+         whether its process hangs",
+        path.display()
+    )]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+        /// The reason.
+        why: String,
+    },
 }
 
 /// Sends a request to the node that runs on this host.
 ///
 /// # Errors
 /// No node runs, or it does not answer.
-pub fn ask(node: &Node, request: &NodeRequest) -> anyhow::Result<NodeResponse> {
-    let path = path(node);
-    let mut stream = UnixStream::connect(&path).map_err(|error| {
-        let path = path.display();
-        anyhow::anyhow!("{path}: {}; does `trunkline node serve` run on this host?", os_error(&error))
-    })?;
+pub fn ask(node: &Node, request: &NodeRequest) -> Result<NodeResponse, AskError> {
+    ask_at(path(node), request)
+}
+
+fn ask_at(path: PathBuf, request: &NodeRequest) -> Result<NodeResponse, AskError> {
+    let mut stream = match UnixStream::connect(&path) {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Err(AskError::NotRunning { path, error });
+        }
+        Err(error) => return Err(AskError::Silent { why: os_error(&error), path }),
+    };
+    exchange(&mut stream, request).map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::WouldBlock => format!("it has not answered within {} s", PATIENCE.as_secs()),
+            io::ErrorKind::UnexpectedEof => "it has closed the connection without an answer".to_owned(),
+            _ => os_error(&error),
+        };
+        AskError::Silent { path, why }
+    })
+}
+
+fn exchange(stream: &mut UnixStream, request: &NodeRequest) -> io::Result<NodeResponse> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let mut text = serde_json::to_vec(request)?;
@@ -286,19 +417,61 @@ pub fn ask(node: &Node, request: &NodeRequest) -> anyhow::Result<NodeResponse> {
     stream.write_all(&text)?;
     let mut line = String::new();
     BufReader::new(stream.take(1 << 20)).read_line(&mut line)?;
-    serde_json::from_str(&line).map_err(|error| anyhow::anyhow!("the node's response: {error}"))
+    Ok(serde_json::from_str(&line)?)
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use tenure::{BootTime, Epoch, StoreError, TakeOutcome, Taken, Times};
+    use tenure::{Epoch, StoreError, TakeOutcome, Taken, Times};
 
     use super::*;
 
     fn owner(node: &str) -> NodeOwner {
-        NodeOwner { node: node.into(), boot_id: node.into(), epoch: Epoch(1), storage_clients: Vec::new() }
+        NodeOwner { node: node.into(), boot_id: node.into(), epoch: Epoch(1), ..NodeOwner::default() }
+    }
+
+    /// A status is read while the node pauses after a failure, so its time is that of the request.
+    #[test]
+    fn a_pause_shows_the_last_failure_and_the_time_of_the_next_attempt() {
+        let at = |ms: u64| BootTime { ns: ms * 1_000_000 };
+        let status = NodeStatus::pausing("a", "no disk", at(5000));
+        assert_eq!((status.node.as_str(), status.stage.as_str()), ("a", "waiting"));
+        let now = status.at(at(1200));
+        assert_eq!(now.next_attempt_ms, Some(3800));
+        assert!(now.hindrance.is_some_and(|why| why.contains("failed: no disk")));
+        assert_eq!(NodeStatus::beginning("a").at(at(1)).next_attempt_ms, None);
+    }
+
+    #[test]
+    fn two_machines_with_one_name_are_told_of() {
+        let on = |machine: &str| NodeOwner { machine_id: machine.into(), host: machine.into(), ..owner("a") };
+        let record = TenureRecord { owner: Some(on("m1")), ..TenureRecord::default() };
+        let owned = |own: NodeOwner| shown(&Hindrance::Owned(record.clone()), "files", &own);
+        assert_eq!(owned(on("m1")), "node a owns the virtual server files (epoch 1)");
+        let why = owned(on("m2"));
+        assert!(why.contains("another machine (m1)") && why.contains("`name` in [node]"), "{why}");
+        let failed = Hindrance::Fence { former: vec![on("m1")], why: "it says no".into() };
+        let why = shown(&failed, "files", &on("m2"));
+        assert!(why.contains("another machine (m1)") && why.contains("it says no"), "{why}");
+        let why = shown(&failed, "files", &on("m1"));
+        assert!(why.contains("earlier boot of this very machine") && why.contains("status 0"), "{why}");
+    }
+
+    #[test]
+    fn a_socket_of_nobody_is_a_node_that_does_not_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("node.sock");
+        let ask = || ask_at(path.clone(), &NodeRequest::Status);
+        assert!(matches!(ask(), Err(AskError::NotRunning { .. })));
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(matches!(ask(), Err(AskError::NotRunning { .. })));
+        std::fs::remove_file(&path).unwrap();
+        let listener = UnixListener::bind(&path).unwrap();
+        let silent = thread::spawn(move || drop(listener.accept().unwrap()));
+        assert!(matches!(ask(), Err(AskError::Silent { .. })));
+        silent.join().unwrap();
     }
 
     #[test]
@@ -311,7 +484,7 @@ mod tests {
         let mut shown = |ownership: &mut Ownership, event, ms| {
             ownership.handle(event, at(ms));
             last = ownership.take_hindrance().or(last.take());
-            status.note(ownership, "files", &last, None);
+            status.note(ownership, &owner("a"), "files", &last, None);
             (status.stage.clone(), status.hindrance.clone(), status.unfenced.len())
         };
         let took = |asked, outcome| OwnershipEvent::Took { asked: at(asked), outcome };

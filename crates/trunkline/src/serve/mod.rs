@@ -148,9 +148,9 @@ fn run_under(
 /// Ends the process without a reply to anybody: another machine may serve its clients now. The host closes
 /// the connections. The sockets of a node stop listening.
 fn end_at_once(session: Option<&NodeSession>, state: &Path, why: &str) {
-    let state = state.display();
-    tracing::error!("state directory {state} is lost, and this server ends: {why}");
-    session.inspect(|session| session.lose());
+    let why = format!("state directory {} is lost, and this server ends: {why}", state.display());
+    tracing::error!("{why}");
+    session.inspect(|session| session.lose(&why));
     kerberos::skip_destructors_at_exit();
     std::process::exit(loss::LOST);
 }

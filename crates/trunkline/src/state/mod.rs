@@ -37,6 +37,7 @@ use std::path::{Path, PathBuf};
 use crate::config::own_error;
 use disk::Disk;
 pub use files::{ADMIN_TOKEN, FIRST_PASSWORD};
+pub use last_epoch::{GivenEpoch, StoreName};
 use lock::{LockHolder, LockUse, Patience};
 use snapshot::OpenJournals;
 use store::{Store, StoreError};

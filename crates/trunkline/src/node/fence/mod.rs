@@ -66,31 +66,39 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// Fences all `former` owners, one after the other.
+/// Fences all `former` owners for this one, one after the other.
 ///
 /// # Errors
 /// The reason why one is not fenced, with what to do.
-pub fn fence(node: &Node, former: &[NodeOwner]) -> Result<(), String> {
+pub fn fence(node: &Node, own: &NodeOwner, former: &[NodeOwner]) -> Result<(), String> {
     let within = Duration::from_secs(node.fence_timeout_s.value);
     match node.fence.value {
         Fence::None => Ok(()),
-        Fence::Command => former.iter().try_for_each(|owner| run(&node.fence_command.value, owner, within)),
+        Fence::Command => {
+            former.iter().try_for_each(|owner| run(&node.fence_command.value, own, owner, within))
+        }
         Fence::Cephfs => former.iter().try_for_each(|owner| block(owner, within)),
     }
 }
 
-/// Runs the administrator's command for one former owner.
-fn run(words: &[String], owner: &NodeOwner, within: Duration) -> Result<(), String> {
+/// Runs the administrator's command for one former owner. That may be an earlier boot of this machine.
+fn run(words: &[String], own: &NodeOwner, former: &NodeOwner, within: Duration) -> Result<(), String> {
     let Some((program, arguments)) = words.split_first() else {
-        return Err("there is no `fence_command` in [node]".to_owned());
+        return Err("there is no `fence_command` in [node]; write the program and its arguments".to_owned());
     };
     let mut command = Command::new(program);
     command
         .args(arguments)
-        .env("TRUNKLINE_FORMER_NODE", &owner.node)
-        .env("TRUNKLINE_FORMER_BOOT_ID", &owner.boot_id)
-        .env("TRUNKLINE_FORMER_EPOCH", owner.epoch.0.to_string())
-        .env("TRUNKLINE_FORMER_CLIENTS", owner.storage_clients.join(" "));
+        .env("TRUNKLINE_NODE", &own.node)
+        .env("TRUNKLINE_HOST", &own.host)
+        .env("TRUNKLINE_MACHINE_ID", &own.machine_id)
+        .env("TRUNKLINE_BOOT_ID", &own.boot_id)
+        .env("TRUNKLINE_FORMER_NODE", &former.node)
+        .env("TRUNKLINE_FORMER_HOST", &former.host)
+        .env("TRUNKLINE_FORMER_MACHINE_ID", &former.machine_id)
+        .env("TRUNKLINE_FORMER_BOOT_ID", &former.boot_id)
+        .env("TRUNKLINE_FORMER_EPOCH", former.epoch.0.to_string())
+        .env("TRUNKLINE_FORMER_CLIENTS", former.storage_clients.join(" "));
     finish(command, program, within)
 }
 
@@ -100,7 +108,8 @@ fn run(words: &[String], owner: &NodeOwner, within: Duration) -> Result<(), Stri
 fn block(owner: &NodeOwner, within: Duration) -> Result<(), String> {
     if owner.storage_clients.is_empty() {
         return Err(format!(
-            "node {} has recorded no client of Ceph; did it run with this `fence`?",
+            "node {} has recorded no client of Ceph, so there is none to block; it ran without \
+             `fence = \"cephfs\"` in its [node]",
             owner.node
         ));
     }
@@ -123,11 +132,16 @@ fn finish(mut command: Command, name: &str, within: Duration) -> Result<(), Stri
     loop {
         match child.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
-            Ok(Some(status)) => return Err(format!("`{name}` ended with {status}")),
+            Ok(Some(status)) => {
+                return Err(format!("`{name}` ended with {status}; its own message is in the log"));
+            }
             Ok(None) if Instant::now() < until => thread::sleep(PAUSE),
             Ok(None) => {
                 end(&mut child);
-                return Err(format!("`{name}` did not end within {} s", within.as_secs()));
+                let limit = within.as_secs();
+                return Err(format!(
+                    "`{name}` did not end within {limit} s; see `fence_timeout_s` in [node]"
+                ));
             }
             Err(error) => return Err(format!("`{name}`: {error}")),
         }
@@ -153,19 +167,48 @@ mod tests {
         NodeOwner {
             node: "a".into(),
             boot_id: "1".into(),
+            host: "one".into(),
+            machine_id: "e1".into(),
             epoch: Epoch(3),
             storage_clients: vec!["10.0.0.1:0/7".into(), "10.0.0.1:0/8".into()],
         }
     }
 
+    /// This node: a later boot of the same machine.
+    fn own() -> NodeOwner {
+        NodeOwner { boot_id: "2".into(), ..owner() }
+    }
+
     fn shell(script: &str) -> Result<(), String> {
-        run(&["sh".to_owned(), "-c".to_owned(), script.to_owned()], &owner(), Duration::from_millis(300))
+        let words = ["sh".to_owned(), "-c".to_owned(), script.to_owned()];
+        run(&words, &own(), &owner(), Duration::from_millis(300))
     }
 
     #[test]
     fn an_owner_without_clients_on_record_is_not_taken_for_fenced() {
         let unknown = NodeOwner { storage_clients: Vec::new(), ..owner() };
         assert!(block(&unknown, Duration::from_secs(1)).unwrap_err().contains("no client of Ceph"));
+    }
+
+    /// The script of docs/cluster.md, with an agent that only tells that it was called.
+    #[test]
+    fn the_documented_script_spares_its_own_machine_and_no_other_of_the_same_name() {
+        let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cluster.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let from = page.find("    #!/bin/sh").expect("the script");
+        let lines = page[from..].lines().take_while(|line| line.starts_with("    "));
+        let script = lines.map(|line| line.trim_start()).collect::<Vec<_>>().join("\n");
+        assert!(script.contains("exec fence_ipmilan"), "{script}");
+        let script = script.replace("exec fence_ipmilan", "exit 42; echo");
+        let words = ["sh".to_owned(), "-c".to_owned(), script];
+        let run = |former: NodeOwner| run(&words, &own(), &former, Duration::from_secs(5));
+        assert_eq!(run(owner()), Ok(()));
+        let of_other_machine = run(NodeOwner { machine_id: "f2".into(), ..owner() }).unwrap_err();
+        assert!(of_other_machine.contains("exit status: 1"), "{of_other_machine}");
+        let unknown = run(NodeOwner { machine_id: String::new(), ..owner() }).unwrap_err();
+        assert!(unknown.contains("exit status: 1"), "{unknown}");
+        let other = run(NodeOwner { node: "b".into(), ..owner() }).unwrap_err();
+        assert!(other.contains("exit status: 42"), "{other}");
     }
 
     #[test]
@@ -185,9 +228,13 @@ mod tests {
         let names = "test \"$TRUNKLINE_FORMER_NODE $TRUNKLINE_FORMER_EPOCH $TRUNKLINE_FORMER_CLIENTS\" = \
                      'a 3 10.0.0.1:0/7 10.0.0.1:0/8'";
         assert_eq!(shell(names), Ok(()));
+        let machines = "test \"$TRUNKLINE_FORMER_HOST $TRUNKLINE_FORMER_MACHINE_ID \
+                        $TRUNKLINE_FORMER_BOOT_ID\" = 'one e1 1' && test \"$TRUNKLINE_NODE $TRUNKLINE_HOST \
+                        $TRUNKLINE_MACHINE_ID $TRUNKLINE_BOOT_ID\" = 'a one e1 2'";
+        assert_eq!(shell(machines), Ok(()));
         assert!(shell("exit 3").unwrap_err().contains("exit status: 3"));
         assert!(shell("sleep 5").unwrap_err().contains("did not end"));
-        let missing = run(&["/nonexistent".to_owned()], &owner(), Duration::from_secs(1));
+        let missing = run(&["/nonexistent".to_owned()], &own(), &owner(), Duration::from_secs(1));
         assert!(missing.unwrap_err().contains("cannot be run"));
     }
 }

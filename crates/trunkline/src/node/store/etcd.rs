@@ -388,14 +388,20 @@ impl TenureKeys {
     fn record(&self) -> Result<TenureRecord, CallError> {
         let Some(key) = &self.record else { return Ok(TenureRecord::default()) };
         serde_json::from_slice(&key.value).map_err(|why| {
-            CallError::Refused(format!("the record of the virtual server cannot be read: {why}"))
+            CallError::Refused(format!(
+                "the record of the virtual server in etcd cannot be read: {why}; see `etcdctl get --prefix \
+                 /trunkline/`"
+            ))
         })
     }
 
     fn owner(&self) -> Result<Option<NodeOwner>, CallError> {
         let Some(key) = &self.owner else { return Ok(None) };
         serde_json::from_slice(&key.value).map(Some).map_err(|why| {
-            CallError::Refused(format!("the owner of the virtual server cannot be read: {why}"))
+            CallError::Refused(format!(
+                "the owner of the virtual server in etcd cannot be read: {why}; see `etcdctl get --prefix \
+                 /trunkline/`"
+            ))
         })
     }
 

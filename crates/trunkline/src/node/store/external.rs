@@ -58,14 +58,17 @@ impl ExternalStore {
         let now = (self.clock)();
         match *decision {
             Decision { is_granted: true, until: BootTime::NEVER, .. } => {
-                Err("this node was given the virtual server without an end, so there is none to move"
+                Err("this node was given the virtual server without an end, so there is none to move; give \
+                     `node take` its `--hold-s` for a term that `node hold` extends"
                     .to_owned())
             }
             Decision { is_granted: true, until, .. } if now < until => {
                 decision.until = until.max(now.plus(hold));
                 Ok(())
             }
-            _ => Err("this node was not given the virtual server, or its time has ended".to_owned()),
+            _ => Err("this node was not given the virtual server, or its time has ended; give it anew by \
+                      `trunkline node take`"
+                .to_owned()),
         }
     }
 
@@ -90,9 +93,11 @@ impl ExternalStore {
             return Ok(None);
         }
         match until.since((self.clock)()) {
-            Duration::ZERO => {
-                Err(StoreError::NotOwner("the time for which it was given to this node has ended".to_owned()))
-            }
+            Duration::ZERO => Err(StoreError::NotOwner(
+                "the time for which it was given to this node has ended, and nobody has extended it by \
+                     `trunkline node hold`"
+                    .to_owned(),
+            )),
             left => Ok(Some(left)),
         }
     }

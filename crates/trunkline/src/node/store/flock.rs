@@ -86,7 +86,10 @@ impl FlockStore {
         match tenure {
             Some(tenure) if tenure.1 == epoch => match self.files.is_in_place(&tenure.0)? {
                 true => Ok(tenure),
-                false => no(format!("{path} was removed or replaced")),
+                false => no(format!(
+                    "somebody has removed or replaced {path} under it; that file must stay as long as a \
+                    node runs"
+                )),
             },
             _ => no(format!("this process has no tenure of epoch {} by {path}", epoch.0)),
         }

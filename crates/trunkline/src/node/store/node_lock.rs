@@ -23,7 +23,11 @@ pub struct NodeLock {
 #[derive(Debug, thiserror::Error)]
 pub enum NodeLockError {
     /// Another process of this node has it.
-    #[error("another process on this node serves the virtual server `{server}`: it has {}", path.display())]
+    #[error(
+        "another process on this node serves the virtual server `{server}`: it has {}; end that one, or give \
+         this one another `name` and `run_dir` in [node] if both are wanted on one machine",
+        path.display()
+    )]
     Busy {
         /// The virtual server.
         server: String,
@@ -31,7 +35,7 @@ pub enum NodeLockError {
         path: PathBuf,
     },
     /// The host failed.
-    #[error("the lock of this node cannot be taken: {}: {error}", path.display())]
+    #[error("the lock of this node cannot be taken: {}: {error}; see `run_dir` in [node]", path.display())]
     Host {
         /// The file or directory.
         path: PathBuf,

@@ -33,7 +33,7 @@ pub trait Backing {
 pub fn claim(node: &str, boot_id: &str) -> Claim {
     let (node, boot_id) = (node.to_owned(), boot_id.to_owned());
     let storage_clients = vec![format!("client of {node}")];
-    let owner = NodeOwner { node, boot_id, epoch: Epoch(0), storage_clients };
+    let owner = NodeOwner { node, boot_id, storage_clients, ..NodeOwner::default() };
     Claim { owner, term: TERM, overrides_reservation: false }
 }
 

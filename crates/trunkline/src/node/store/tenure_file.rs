@@ -114,12 +114,10 @@ impl TenureFile {
     /// The record, or none before the first owner.
     pub fn read(&self) -> Result<Option<TenureRecord>, StoreError> {
         match fs::metadata(&self.record) {
-            Ok(meta) if meta.len() > MAX_RECORD => {
-                Err(StoreError::Refused(format!("{} is too long for a record", self.record.display())))
-            }
+            Ok(meta) if meta.len() > MAX_RECORD => Err(self.damaged("it is too long")),
             Ok(_) => {
                 let text = fs::read(&self.record).map_err(|why| self.unreachable(&why))?;
-                let odd = |why| StoreError::Refused(format!("{} is no record: {why}", self.record.display()));
+                let odd = |why: serde_json::Error| self.damaged(&why.to_string());
                 serde_json::from_slice(&text).map(Some).map_err(odd)
             }
             Err(why) if why.kind() == io::ErrorKind::NotFound => match fs::metadata(&self.lock) {
@@ -158,6 +156,14 @@ impl TenureFile {
 
     fn parent(&self) -> &Path {
         self.lock.parent().unwrap_or(&self.lock)
+    }
+
+    fn damaged(&self, why: &str) -> StoreError {
+        let (record, lock) = (self.record.display(), self.lock.display());
+        StoreError::Refused(format!(
+            "{record} is no record of a tenure: {why}; bring it back, or remove it and {lock} if no node may \
+             serve from an older epoch any more"
+        ))
     }
 
     fn unreachable(&self, why: &io::Error) -> StoreError {
