@@ -1,7 +1,7 @@
 //! Netlink: requests to the kernel about this host's network, and notice of changes there (netlink(7)).
 //!
-//! [`Socket::dump`] requests all objects of a kind, and [`Socket::change`] changes one. Messages are read
-//! with the bounded [`Cursor`]. Unknown parts are skipped.
+//! [`Socket::dump`] requests all objects of a kind, [`Socket::find`] requests one, and [`Socket::change`]
+//! changes one. Messages are read with the bounded [`Cursor`]. Unknown parts are skipped.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -23,7 +23,7 @@ pub enum NetlinkFamily {
     SockDiag,
 }
 
-/// A request for all objects of a kind.
+/// A request for objects of a kind.
 #[derive(Debug, Clone, Copy)]
 pub struct DumpRequest<'a> {
     /// The type of the request.
@@ -53,6 +53,8 @@ pub const REPLACE: u16 = 0x100;
 
 const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
+/// NLM_F_REQUEST.
+const ASK_FOR_ONE: u16 = 0x1;
 /// NLM_F_REQUEST and NLM_F_DUMP.
 const ASK_FOR_ALL: u16 = 0x1 | 0x300;
 /// NLM_F_REQUEST and NLM_F_ACK.
@@ -115,6 +117,24 @@ impl Socket {
                 return Ok(found);
             }
         }
+    }
+
+    /// Requests the object that the body describes. `parse` reads the body of the reply. The socket must not
+    /// be notified of changes.
+    ///
+    /// # Errors
+    /// The kernel has no such object, does not reply, or its reply makes no sense.
+    pub fn find<T>(
+        &self,
+        request: DumpRequest<'_>,
+        parse: impl Fn(&mut Cursor<'_>) -> Result<Option<T>, Truncated>,
+    ) -> io::Result<Option<T>> {
+        self.send(request.ask, ASK_FOR_ONE, request.body)?;
+        let mut buffer = vec![0; BUFFER];
+        let received = self.receive(&mut buffer)?;
+        let mut found = Vec::new();
+        read(&buffer[..received], request.answer, &parse, &mut found)?;
+        Ok(found.pop())
     }
 
     /// Changes one object, and waits until that is done. The socket must not be notified of changes.

@@ -3,12 +3,12 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use net::floating_address::{FloatingAddress, FloatingAddressError, HardwareAddress, tickle};
+use net::floating_address::{FloatingAddress, FloatingAddressError, HardwareAddress, first_taken, tickle};
 use rustix::thread::{CapabilitySet, LinkNameSpaceType, move_into_link_name_space};
 
 /// The floating address of each family, and a second one of IPv4.
@@ -207,6 +207,26 @@ fn an_address_is_added_and_removed_once() {
     assert!(!network.shown("a", "-6 rule show").contains("fd77::50"));
 }
 
+/// For IPv6 a thread of the kernel makes the route, after the address.
+#[test]
+fn packets_arrive_as_soon_as_an_address_is_added() {
+    let Some(network) = Network::new("soon") else { return };
+    for (text, any) in [(FOUR, "0.0.0.0:0"), (SIX, "[::]:0")] {
+        let floating = floating(text);
+        network.on("a", || {
+            let [sender, receiver] = [(); 2].map(|()| UdpSocket::bind(any).expect("bound"));
+            receiver.set_read_timeout(Some(SILENCE)).expect("a timeout");
+            let to = SocketAddr::new(floating.ip(), receiver.local_addr().expect("bound").port());
+            for turn in 0..100 {
+                floating.add(STAY).expect("added");
+                sender.send_to(b"?", to).expect("sent");
+                assert!(receiver.recv(&mut [0]).is_ok(), "{text}: turn {turn}");
+                floating.remove().expect("removed");
+            }
+        });
+    }
+}
+
 #[test]
 fn an_address_that_the_host_has_for_itself_is_refused_and_stays() {
     let Some(network) = Network::new("own") else { return };
@@ -292,6 +312,25 @@ fn another_host_that_has_the_address_is_found_in_time() {
         assert_eq!(shown(found), Some(network.hardware("a")), "{text}");
         // The host itself is nobody else.
         assert_eq!(network.on("a", || floating.is_taken(WITHIN).expect("asked")), None, "{text}");
+    }
+}
+
+#[test]
+fn all_addresses_are_looked_for_in_the_time_of_one() {
+    let Some(network) = Network::new("all") else { return };
+    let addresses = [FOUR, SIX, "10.77.0.51/24", "fd77::51/64"].map(floating);
+    network.on("b", || {
+        let start = Instant::now();
+        assert_eq!(first_taken(&addresses, WITHIN).expect("asked"), None);
+        let took = start.elapsed();
+        assert!(took >= WITHIN && took < 3 * WITHIN, "{took:?}");
+        assert_eq!(first_taken(&[], WITHIN).expect("nothing to ask"), None);
+    });
+    for taken in addresses.iter().rev() {
+        network.on("a", || taken.add(STAY).expect("added"));
+        let (address, other) =
+            network.on("b", || first_taken(&addresses, WITHIN)).expect("asked").expect("taken");
+        assert_eq!((&address, shown(Some(other))), (taken, Some(network.hardware("a"))));
     }
 }
 

@@ -1,7 +1,7 @@
 //! An address that moves between machines with the virtual server that is reached at it.
 //!
 //! [`FloatingAddress`] has an address and its prefix. A machine that takes the virtual server over calls
-//! [`is_taken`](FloatingAddress::is_taken), [`add`](FloatingAddress::add) and
+//! [`is_taken`](FloatingAddress::is_taken) or [`first_taken`], [`add`](FloatingAddress::add) and
 //! [`announce`](FloatingAddress::announce). Once it serves, it calls [`tickle`](tickle()) with the
 //! connections that the last owner has recorded ([`read_record`]). Their clients then connect again at once,
 //! not after their retransmissions. A machine that gives the virtual server up calls
@@ -35,8 +35,9 @@ mod tickle;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+pub use detect::first_taken;
 pub use error::FloatingAddressError;
 pub use record::{MOST_RECORDED, RECORD_NAME, read_record, write_record};
 pub use recorder::ConnectionRecorder;
@@ -44,6 +45,9 @@ pub use tickle::tickle;
 
 use crate::interfaces::messages::{Address, Link};
 use error::Result;
+
+/// The most time for which an address may be there before the kernel delivers what comes to it.
+const DELIVERED_WITHIN: Duration = Duration::from_millis(250);
 
 /// The hardware address of an Ethernet interface (its MAC address).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -173,8 +177,8 @@ impl FloatingAddress {
 
     /// Gives the address to the interface, for `lifetime` from now. Returns false if the interface has it
     /// already; it then gets this lifetime. The kernel does not look for duplicates itself (IFA_F_NODAD), so
-    /// the address can be used at once. An IPv6 address is deprecated (RFC 4862 5.5.4) from the start, so
-    /// this host does not use it for connections of its own.
+    /// the address can be used when this returns. An IPv6 address is deprecated (RFC 4862 5.5.4) from the
+    /// start, so this host does not use it for connections of its own.
     ///
     /// The lifetime is that of [`keep_for`](FloatingAddress::keep_for). It tells the address from one that
     /// the host has for itself.
@@ -205,7 +209,10 @@ impl FloatingAddress {
         stale_connections::end(self.address).map_err(failed)?;
         rtnetlink::lift_silence(self.address).map_err(failed)?;
         match rtnetlink::add_address(link.if_index, self.address, self.prefix, whole_seconds(lifetime)) {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                self.wait_until_delivered(link.if_index);
+                Ok(true)
+            }
             Err(reason) if reason.kind() == std::io::ErrorKind::AlreadyExists => Ok(false),
             Err(reason) if rtnetlink::is_ipv6_off(&reason, self.address) => {
                 Err(FloatingAddressError::WithoutIpv6 { interface: link.name })
@@ -273,7 +280,9 @@ impl FloatingAddress {
 
     /// Tells all hosts of the network that the address is here now. It sends ARP announcements as requests
     /// and replies (RFC 5227 2.3), or unsolicited neighbour advertisements with the override flag (RFC 4861
-    /// 7.2.6): at once, and by a thread after 0.1, 1 and 2 s, while the interface still has the address.
+    /// 7.2.6): at once, and by a thread after 0.1, 1 and 2 s, while the interface still has the address. RFC
+    /// 4861 allows three, a second apart. The one after 0.1 s comes on top of them: clients wait for it if
+    /// the first was lost.
     ///
     /// # Errors
     /// There is no such interface, it is down, or this process may not send frames (CAP_NET_RAW).
@@ -293,6 +302,16 @@ impl FloatingAddress {
         let mut addresses = rtnetlink::addresses()?;
         addresses.retain(|have| have.address == self.address);
         Ok(addresses)
+    }
+
+    /// Waits until what comes to the address reaches this host. A thread of the kernel makes the route for an
+    /// IPv6 address, which took up to 30 ms on a busy host. Packets until then are lost, and a client that
+    /// heard an announcement tries its connection again only after a second.
+    fn wait_until_delivered(&self, if_index: u32) {
+        let until = Instant::now() + DELIVERED_WITHIN;
+        while !rtnetlink::is_delivered(if_index, self.address).unwrap_or(false) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Lets the address be sent from again, after it could not be removed.

@@ -4,13 +4,16 @@ use std::io;
 use std::net::IpAddr;
 
 use rustix::io::Errno;
+use wire::{Cursor, Truncated};
 
 use crate::interfaces::messages::{ADDRESSES, Address, LINKS, Link, address, link};
-use crate::netlink::{ChangeRequest, NetlinkFamily, ONLY_NEW, REPLACE, Socket, put_attribute};
+use crate::netlink::{ChangeRequest, DumpRequest, NetlinkFamily, ONLY_NEW, REPLACE, Socket, put_attribute};
 
 const RTM_SETLINK: u16 = 19;
 const RTM_NEWADDR: u16 = 20;
 const RTM_DELADDR: u16 = 21;
+const RTM_NEWROUTE: u16 = 24;
+const RTM_GETROUTE: u16 = 26;
 const RTM_NEWRULE: u16 = 32;
 const RTM_DELRULE: u16 = 33;
 
@@ -19,6 +22,11 @@ const IFA_LOCAL: u16 = 2;
 const IFA_CACHEINFO: u16 = 6;
 /// The kernel does not look for duplicates.
 const IFA_F_NODAD: u8 = 0x02;
+
+const RTA_DST: u16 = 1;
+const RTA_OIF: u16 = 4;
+/// The type of a route to this host itself.
+const RTN_LOCAL: u8 = 2;
 
 const FRA_SRC: u16 = 2;
 const FRA_IIFNAME: u16 = 3;
@@ -61,6 +69,13 @@ pub(super) fn limit_address(if_index: u32, address: IpAddr, prefix: u8, seconds:
 pub(super) fn remove_address(if_index: u32, address: IpAddr, prefix: u8) -> io::Result<bool> {
     let gone = [Errno::ADDRNOTAVAIL, Errno::NODEV];
     unless(change(RTM_DELADDR, 0, &address_body(if_index, address, prefix)), &gone)
+}
+
+/// Whether the kernel takes packets to an address of an interface for this host. No route at all is an error.
+pub(super) fn is_delivered(if_index: u32, address: IpAddr) -> io::Result<bool> {
+    let body = route_body(if_index, address);
+    let request = DumpRequest { ask: RTM_GETROUTE, answer: RTM_NEWROUTE, body: &body };
+    Ok(Socket::open(NetlinkFamily::Route, 0)?.find(request, route_type)? == Some(RTN_LOCAL))
 }
 
 /// Whether an error of [`add_address`] means that the interface has no IPv6.
@@ -134,6 +149,22 @@ fn limited_body(if_index: u32, address: IpAddr, prefix: u8, seconds: u32) -> Vec
     body
 }
 
+/// An `rtmsg` that requests the route to an address by an interface.
+fn route_body(if_index: u32, address: IpAddr) -> Vec<u8> {
+    let to = octets(address);
+    // Family, length of the destination and of the source, TOS, table, origin, scope, type, flags.
+    let mut body = vec![family(address), (to.len() * 8) as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    put_attribute(&mut body, RTA_DST, &to);
+    put_attribute(&mut body, RTA_OIF, &if_index.to_ne_bytes());
+    body
+}
+
+/// Reads the type of the route in an `rtmsg`.
+fn route_type(body: &mut Cursor<'_>) -> Result<Option<u8>, Truncated> {
+    let [_, _, _, _, _, _, _, kind] = body.array()?;
+    Ok(Some(kind))
+}
+
 /// A `fib_rule_hdr` and attributes: what this host itself sends from the address is dropped.
 fn silence_body(address: IpAddr) -> Vec<u8> {
     let from = octets(address);
@@ -184,6 +215,20 @@ mod tests {
         let limited = limited_body(7, FOUR.into(), 24, 5);
         assert_eq!(limited[24..28], [&20u16.to_ne_bytes()[..], &6u16.to_ne_bytes()].concat());
         assert_eq!(limited[28..], [5u32, 5, 0, 0].map(u32::to_ne_bytes).concat());
+    }
+
+    #[test]
+    fn a_route_is_requested_by_its_end_and_read_by_its_type() {
+        let body = route_body(7, FOUR.into());
+        assert_eq!(body[..12], [2, 32, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!((&body[16..20], &body[24..]), (&FOUR[..], &7u32.to_ne_bytes()[..]));
+        let route = [2, 32, 0, 0, 255, 2, 254, RTN_LOCAL, 0, 0, 0, 0];
+        assert_eq!(route_type(&mut Cursor::new(&route)), Ok(Some(RTN_LOCAL)));
+        assert!(route_type(&mut Cursor::new(&route[..7])).is_err());
+        let own = IpAddr::from([127, 0, 0, 1]);
+        assert!(is_delivered(1, own).expect("the route to this host"));
+        // There is another route by lo, or none.
+        assert!(!matches!(is_delivered(1, IpAddr::from([192, 0, 2, 1])), Ok(true)));
     }
 
     #[test]

@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use net::floating_address::{FloatingAddress, FloatingAddressError, HardwareAddress, read_record, tickle};
+use net::floating_address::{
+    FloatingAddress, FloatingAddressError, HardwareAddress, first_taken, read_record, tickle,
+};
 use parking_lot::Mutex;
 use tenure::ServingTerm;
 
@@ -83,7 +85,8 @@ impl NodeAddresses {
     pub fn begin_probe(&self) {
         let addresses = self.addresses.clone();
         // Without a thread, `bring_up` looks itself.
-        *self.probe.lock() = thread::Builder::new().name("node".into()).spawn(move || probe(&addresses)).ok();
+        *self.probe.lock() =
+            thread::Builder::new().name("node".into()).spawn(move || first_taken(&addresses, PROBE)).ok();
     }
 
     /// Gives all addresses to this host and tells its neighbours. Then makes the clients in the last owner's
@@ -137,7 +140,7 @@ impl NodeAddresses {
     fn wait_until_free(&self) -> anyhow::Result<()> {
         let until = Instant::now() + OUTLASTED;
         let begun = self.probe.lock().take().and_then(|probe| probe.join().ok());
-        let mut probed = begun.unwrap_or_else(|| probe(&self.addresses))?;
+        let mut probed = begun.unwrap_or_else(|| first_taken(&self.addresses, PROBE))?;
         while let Some((address, other)) = probed {
             if Instant::now() >= until {
                 anyhow::bail!(
@@ -145,7 +148,7 @@ impl NodeAddresses {
                      server; take it away there, or change `addresses` in [node]"
                 );
             }
-            probed = probe(&self.addresses)?;
+            probed = first_taken(&self.addresses, PROBE)?;
         }
         Ok(())
     }
@@ -179,16 +182,6 @@ impl NodeAddresses {
         }
         self.listeners.close();
     }
-}
-
-/// Looks once whether another host has one of the addresses.
-fn probe(addresses: &[FloatingAddress]) -> Probed {
-    for address in addresses {
-        if let Some(other) = address.is_taken(PROBE)? {
-            return Ok(Some((address.clone(), other)));
-        }
-    }
-    Ok(None)
 }
 
 #[cfg(test)]
