@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Everything that CI runs: the checks, the release build, then every foreign suite against the server that was built.
 
-Test programs run beside each other and beside the release build, suites in lanes beside each other, since most of their time
-goes by in waits for clocks and in guests that boot; what one says is shown when it is over. The lints take the processor time that
-the lanes leave. Suites that hold the server against a clock run alone.
+The release build runs beside the checks and the test programs. Suites run in lanes beside each other, since most of their time goes by
+in waits for clocks and in guests that boot; what one says is shown when it is over. The lints take the processor time that the lanes
+leave. Suites that hold the server against a clock run alone.
 
 It ends with one table, what failed, and the line `N passed, N failed, N skipped`; the exit status is 1 when anything failed. The table has the
 time that each stage took, and that of the processors. A check counts as one case, `cargo test` with each of its tests; a suite
@@ -44,7 +44,7 @@ LINTS = [
 ]
 # Builds the test programs; with `LIST` behind it, says in JSON what they are. The features of dependencies follow from the packages
 # that are selected: for fewer of them than all, most crates would be compiled once more.
-BUILD_TESTS = ("test build", ["cargo", "test", "--workspace", "--no-run"], 1500)
+BUILD_TESTS = ("test build", ["cargo", "test", "--workspace", "--no-run"], 2400)
 # Builds what the tests and checks run, of the same crates.
 BUILD_PROGRAMS = ("programs", ["cargo", "build", "-q", "--workspace", "--bin", "trunkline", "--bin", "xtask", "--example", "manual"], 600)
 RULES = ("rules", ["{target}/debug/xtask", "all"], 300)
@@ -53,7 +53,7 @@ DOC_TESTS = ["cargo", "test", "--workspace", "--doc", "--no-fail-fast"]
 # The longest that one test program may take, and how many run at a time: each waits for most of its time.
 TEST_LIMIT_S = 900
 TESTS_AT_ONCE = 4
-BUILD = ("release build", ["cargo", "build", "--release", "-p", "trunkline"], 1500)
+BUILD = ("release build", ["cargo", "build", "--release", "-p", "trunkline"], 2400)
 # Behind the lints, since it calls cargo, and one call of cargo waits for another.
 PACKAGES = ("packages", ["proving/packages/run.py"], 600)
 # Each lane from its first to its last, all of them at the same time. They take about as long as each other.
@@ -387,14 +387,14 @@ def print_table(rows: list[Row]) -> int:
 
 def main() -> None:
     runner = Runner(BUDGET_S)
-    with beside_each_other(runner, 1) as pool:
+    with beside_each_other(runner, 2) as pool:
         # It waits for the network while the checks compute. The first that use what it installs are the unit tests.
         installed = pool.submit(check, runner, *INSTALL, at_once=False)
+        # Each build ends with crates that wait for each other, and leaves a processor to the other build.
+        build = pool.submit(check, runner, *BUILD, at_once=False)
         rows = [check(runner, *entry) for entry in (*CHECKS, BUILD_TESTS, BUILD_PROGRAMS, RULES)]
         rows.append(installed.result())
-    programs = test_programs(runner)
-    with beside_each_other(runner, 1) as pool:
-        build = pool.submit(check, runner, *BUILD, at_once=False)
+        programs = test_programs(runner)
         rows += [unit_tests(runner, programs), build.result()]
     if rows[-1].failed:
         rows += [check(runner, *entry) for entry in LINTS]
