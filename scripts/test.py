@@ -54,7 +54,7 @@ DOC_TESTS = ["cargo", "test", "--workspace", "--doc", "--no-fail-fast"]
 TEST_LIMIT_S = 900
 TESTS_AT_ONCE = 4
 BUILD = ("release build", ["cargo", "build", "--release", "-p", "trunkline"], 2400)
-# Behind the lints, since it calls cargo, and one call of cargo waits for another.
+# Before the lints, since it calls cargo, and one call of cargo waits for another.
 PACKAGES = ("packages", ["proving/packages/run.py"], 600)
 # Each lane from its first to its last, all of them at the same time. They take about as long as each other.
 LANES = [
@@ -77,6 +77,7 @@ LANES = [
         ("kernel-client-nfs", ["proving/kernel_client/nfs.py", "--mount", "4.1-nconnect1", "--mount", "4.2-nconnect16"], 600),
         ("tenure-store", ["proving/cluster/tenure_store.py"], 240),
         ("cluster", ["proving/cluster/run.py", "--short"], 300),
+        ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
     ],
     [
         ("kernel-client", ["proving/kernel_client/run.py"], 1200),
@@ -89,7 +90,6 @@ LANES = [
     ],
     [
         ("soak", ["proving/soak/run.py", "--twentieth"], 1500),
-        ("kernel-rights", ["proving/kernel_client/rights.py"], 600),
         ("kernel-recycle", ["proving/kernel_client/recycle.py"], 120),
         ("kernel-kills krb5i", ["proving/kernel_client/kills.py", "--kernel", "6.12", "--sec", "krb5i", "--kills", "1"], 120),
         ("kernel-kerberos", ["proving/kernel_client/kerberos.py"], 300),
@@ -353,8 +353,8 @@ def suites(runner: Runner, programs: list[TestProgram]) -> list[Row]:
         return [suite(runner, environment, *entry, at_once=False) for entry in entries]
 
     def cargos_lane() -> list[Row]:
-        checked = [check(runner, *entry, at_once=False) for entry in LINTS]
-        return [*checked, *lane([PACKAGES])]
+        packages = lane([PACKAGES])
+        return [*packages, *(check(runner, *entry, at_once=False) for entry in LINTS)]
 
     with tempfile.NamedTemporaryFile("w", suffix=".json") as listed:
         # proving/harness/rust_tests.py
