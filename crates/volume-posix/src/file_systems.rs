@@ -25,14 +25,12 @@ use self::records::AssignedNumbers;
 use crate::errno::call;
 use crate::mounts::{self, Mount};
 use crate::open::open_below;
-use crate::properties::file_system_name;
+use crate::properties::{CEPH, file_system_name};
 use crate::stat::stat_fd;
 use crate::sys;
 
 /// The path of the volume's root, relative to itself.
 const HERE: &[u8] = b".";
-/// The name of Ceph's file system by the kernel's own client.
-const CEPH: &str = "ceph";
 
 /// The file systems of one volume.
 pub(crate) struct FileSystems {
@@ -125,8 +123,9 @@ impl FileSystems {
     /// root must have been looked at before.
     ///
     /// This client makes files before the metadata server does. Until it forgets such a file, it reports a
-    /// time of its own as the birth. The number of a file is never given to another one. And its fsync(2)
-    /// succeeds where data could not be stored; its fdatasync(2) reports that.
+    /// time of its own as the birth. The number of a file is never given to another one, unless Ceph had not
+    /// heard of the file when the machine died (mount option `wsync`). And its fsync(2) succeeds where data
+    /// could not be stored; its fdatasync(2) reports that.
     pub(crate) fn is_ceph(&self, device: u64) -> bool {
         match device == self.device {
             true => self.is_ceph,

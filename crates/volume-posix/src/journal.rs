@@ -23,6 +23,8 @@ use parking_lot::{Condvar, Mutex};
 use volume::journal::{Journal, JournalPosition};
 use volume::{Failure, Result};
 
+use crate::store::store_file;
+
 pub use format::Damage;
 pub use mark::PosixMark;
 pub use moment::{JournalSnapshot, try_at_one_moment};
@@ -247,7 +249,7 @@ fn write_replacement(path: &Path, records: &mut dyn Iterator<Item = Vec<u8>>) ->
         options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let mut file = options.open(&replacement).map_err(host)?;
         file.write_all(&bytes).map_err(host)?;
-        file.sync_all().and_then(|()| fs::rename(&replacement, path)).map_err(host)?;
+        store_file(&file).and_then(|()| fs::rename(&replacement, path)).map_err(host)?;
         Ok(JournalFileState { file: Some(Arc::new(file)), salt, length, next, ..JournalFileState::default() })
     })();
     if written.is_err() {

@@ -36,6 +36,7 @@ mod root;
 mod scan;
 mod sidecar;
 mod stat;
+mod store;
 mod sys;
 mod table;
 mod volume;
@@ -46,5 +47,6 @@ pub use journal::{
 };
 pub use node::PosixNode;
 pub use pool::IdleFiles;
-pub use properties::is_far;
+pub use properties::{is_far, is_kernel_ceph};
+pub use store::store_file;
 pub use volume::{OpenError, PosixVolume};

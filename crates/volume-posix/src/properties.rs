@@ -40,6 +40,9 @@ const KNOWN: &[(u64, &str)] = &[
 ];
 
 /// File systems that other hosts, or a process behind them, change without an event on this host.
+/// The name of Ceph's file system by the kernel's own client.
+pub(crate) const CEPH: &str = "ceph";
+
 const FAR: &[&str] = &["nfs", "cifs", "smb3", "fuse", "ceph", "gfs2", "ocfs2", "9p"];
 
 /// Whether other hosts, or a process behind it, may change the file system of this file without an event.
@@ -49,6 +52,15 @@ const FAR: &[&str] = &["nfs", "cifs", "smb3", "fuse", "ceph", "gfs2", "ocfs2", "
 pub fn is_far(file: impl AsFd) -> std::io::Result<bool> {
     let kind = rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff;
     Ok(is_far_kind(name_of(kind)))
+}
+
+/// Whether this file is on Ceph's file system, by Linux's own client.
+///
+/// # Errors
+/// The host's.
+pub fn is_kernel_ceph(file: impl AsFd) -> std::io::Result<bool> {
+    let kind = rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff;
+    Ok(name_of(kind) == CEPH)
 }
 
 /// As [`is_far`], by the name of the file system.

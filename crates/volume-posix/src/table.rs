@@ -39,6 +39,8 @@ use wire::Cursor;
 
 use search::Search;
 
+use crate::store::store_file;
+
 /// The first bytes of the file. The number is the version of the format.
 const MAGIC: &[u8; 8] = b"TLNODES2";
 /// The first bytes of the file in the earlier format, which had no end mark.
@@ -366,7 +368,7 @@ impl NodeTable {
         bytes.extend_from_slice(&end_at(end));
         new.write_all_at(&bytes, written)?;
         // After a loss of power either file is there, and complete.
-        new.sync_all()?;
+        store_file(&new)?;
         std::fs::rename(&new_path, &self.path)?;
         (records.file, records.end) = (Some(new), end);
         (records.index, records.dead) = (index, 0);

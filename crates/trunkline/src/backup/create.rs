@@ -108,7 +108,7 @@ pub fn create(dir: &Path, to: &Path, with_sidecar: bool) -> Result<CreatedBackup
     options.write(true).create_new(true).mode(0o600);
     let mut file = options.open(&partial).map_err(host(to))?;
     let written = write(dir, &mut file, to, with_sidecar).and_then(|created| {
-        file.sync_all().and_then(|()| fs::rename(&partial, to)).map_err(host(to))?;
+        volume_posix::store_file(&file).and_then(|()| fs::rename(&partial, to)).map_err(host(to))?;
         let parent = parent_of(to);
         File::open(parent).and_then(|parent| parent.sync_all()).map_err(host(parent))?;
         Ok(created)

@@ -289,7 +289,7 @@ impl Work {
         let file = File::open(&self.keytab).map_err(failed)?;
         file.set_permissions(Permissions::from_mode(mode)).map_err(failed)?;
         std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid())).map_err(failed)?;
-        file.sync_all().map_err(failed)?;
+        volume_posix::store_file(&file).map_err(failed)?;
         std::fs::rename(&self.keytab, path).map_err(failed)?;
         File::open(above).and_then(|directory| directory.sync_all()).map_err(failed)
     }

@@ -40,7 +40,7 @@ impl Disk {
             return Err(error);
         }
         io::copy(data, &mut file)?;
-        file.sync_all()
+        volume_posix::store_file(&file)
     }
 
     /// Creates a directory that only its owner can enter, and its parents, if they are missing.

@@ -22,7 +22,7 @@ use crate::config::os_error;
 /// The name of the file.
 pub(super) const NAME: &str = "epoch";
 
-/// The settings in [node] that say which record of a tenure store counts.
+/// The settings in `[node]` that say which record of a tenure store counts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreName {
     /// `tenure`

@@ -41,13 +41,16 @@ struct HeldLock {
     file: File,
     /// Whether other hosts can reach the storage.
     is_far: bool,
+    /// Whether a refusal means that the storage has shut this host out.
+    refuses_when_lost: bool,
 }
 
 impl HeldLock {
     fn of(state: &StateDir) -> io::Result<HeldLock> {
         let file = state.lock.try_clone()?;
-        let is_far = volume_posix::is_far(&file)?;
-        Ok(HeldLock { path: state.path().join("lock"), file, is_far })
+        let (is_far, refuses_when_lost) =
+            (volume_posix::is_far(&file)?, volume_posix::is_kernel_ceph(&file)?);
+        Ok(HeldLock { path: state.path().join("lock"), file, is_far, refuses_when_lost })
     }
 
     /// The reason why the directory is lost; none while it is held.
@@ -59,7 +62,7 @@ impl HeldLock {
         match looked {
             Ok(true) => None,
             Ok(false) => Some(format!("{} was removed, or is another file now", self.path.display())),
-            Err(error) if is_loss(&error) || self.is_far && is_refusal(&error) => {
+            Err(error) if is_loss(&error) || self.refuses_when_lost && is_refusal(&error) => {
                 Some(format!("{}: {}", self.path.display(), os_error(&error)))
             }
             // A full or slow disk is not a lost one.
@@ -91,7 +94,7 @@ fn is_loss(error: &io::Error) -> bool {
 }
 
 /// Whether the storage refuses this host what its owner may do. Linux's client of Ceph does so for
-/// everything, once Ceph has it on the blocklist.
+/// everything, once Ceph has it on the blocklist. On other storage a new mode of a directory above does so.
 fn is_refusal(error: &io::Error) -> bool {
     Errno::from_io_error(error) == Some(Errno::ACCESS)
 }

@@ -118,7 +118,7 @@ fn write_backup(path: &Path, files: &FileImages, version: u32, disk: &Disk) -> R
     }
     let (mut out, _) = writer.finish()?;
     out.flush()?;
-    out.get_ref().sync_all()?;
+    volume_posix::store_file(out.get_ref())?;
     disk.rename(&new, path)?;
     Ok(disk.sync_directory(path.parent().unwrap_or(path))?)
 }

@@ -389,7 +389,7 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
     owner::keep(&file, path.parent().unwrap_or(path))?;
     file.write_all(content)?;
-    file.sync_all()?;
+    volume_posix::store_file(&file)?;
     fs::rename(&beside, path)
 }
 
