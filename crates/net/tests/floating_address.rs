@@ -207,6 +207,18 @@ fn an_address_is_added_and_removed_once() {
     assert!(!network.shown("a", "-6 rule show").contains("fd77::50"));
 }
 
+#[test]
+fn an_address_that_the_host_has_lost_is_told() {
+    let Some(network) = Network::new("lost") else { return };
+    for text in [FOUR, SIX] {
+        let floating = floating(text);
+        network.on("a", || floating.add(STAY).expect("added"));
+        network.on("a", || assert!(floating.keep_for(STAY).expect("prolonged"), "{text}"));
+        network.ip("a", &format!("address delete {text} dev eth0"));
+        network.on("a", || assert!(!floating.keep_for(STAY).expect("looked for"), "{text}"));
+    }
+}
+
 /// For IPv6 a thread of the kernel makes the route, after the address.
 #[test]
 fn packets_arrive_as_soon_as_an_address_is_added() {

@@ -38,11 +38,13 @@ impl NodeOwner {
     }
 
     /// Whether this owner has the name of `other`, and was on another machine, or on the same machine before
-    /// that was installed anew. Machines without an id are not told apart.
+    /// that was installed anew or got another name. Cloned machines have one id, so the names of machines
+    /// count too. An empty field tells nothing.
     #[must_use]
     pub fn shares_only_name_with(&self, other: &NodeOwner) -> bool {
-        let has_ids = !self.machine_id.is_empty() && !other.machine_id.is_empty();
-        self.node == other.node && has_ids && self.machine_id != other.machine_id
+        let differs = |ours: &str, theirs: &str| !ours.is_empty() && !theirs.is_empty() && ours != theirs;
+        let is_elsewhere = differs(&self.machine_id, &other.machine_id) || differs(&self.host, &other.host);
+        self.node == other.node && is_elsewhere
     }
 }
 

@@ -355,7 +355,7 @@ impl Ownership {
             OwnershipEvent::Fenced(outcome) => self.fenced(outcome),
             OwnershipEvent::Started(outcome) => self.started(outcome),
             OwnershipEvent::Renewed { asked, outcome } => self.renewed(asked, outcome, now),
-            OwnershipEvent::Updated(outcome) => self.updated(outcome),
+            OwnershipEvent::Updated(outcome) => self.updated(outcome, now),
             OwnershipEvent::Leave { to } => self.leave(LeaveRequest { to }),
             OwnershipEvent::Quiet => self.quiet(),
             OwnershipEvent::Released(outcome) => self.released(outcome, now),
@@ -600,7 +600,7 @@ impl Ownership {
         }
     }
 
-    fn updated(&mut self, outcome: Result<(), StoreError>) -> Vec<Action> {
+    fn updated(&mut self, outcome: Result<(), StoreError>, now: BootTime) -> Vec<Action> {
         match (&mut self.phase, outcome) {
             (
                 Phase::Owning(_, OwnerStep::Serving | OwnerStep::Quieting(_)),
@@ -609,6 +609,10 @@ impl Ownership {
             // The next owner would fence again, so it is written after the next renewal.
             (Phase::Owning(tenure, OwnerStep::Serving), Err(_)) => {
                 tenure.owes_update = true;
+                if tenure.until == BootTime::NEVER {
+                    // A term without end is renewed for this alone.
+                    tenure.renew_at = Some(now.plus(tenure.times.retry));
+                }
                 Vec::new()
             }
             _ => Vec::new(),

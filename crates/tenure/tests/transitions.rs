@@ -278,6 +278,23 @@ fn the_end_of_the_term_ends_the_node_in_each_phase_whatever_comes() {
 }
 
 #[test]
+fn a_lost_update_is_written_again_in_a_term_without_end() {
+    let mut it = taking();
+    let taken = Taken { record: record(2, &[]), term: None };
+    it.handle(OwnershipEvent::Took { asked: at(0), outcome: Ok(TakeOutcome::Taken(taken)) }, at(10));
+    assert_eq!((it.handle(started(), at(100)), it.deadline()), (vec![update(2)], None));
+    for _ in 0..2 {
+        assert_eq!(it.handle(OwnershipEvent::Updated(Err(lost())), at(800)), []);
+        let retry = it.deadline().unwrap();
+        assert!(retry > at(800));
+        assert_eq!(it.handle(OwnershipEvent::Woken, retry), [Action::Renew(Epoch(2))]);
+        let actions = it.handle(OwnershipEvent::Renewed { asked: retry, outcome: Ok(None) }, retry);
+        assert_eq!(actions, [Action::Extend(BootTime::NEVER), update(2)]);
+        assert_eq!(it.deadline(), None);
+    }
+}
+
+#[test]
 fn a_tenure_has_one_update_and_a_lost_one_is_written_again() {
     let mut it = fencing();
     let start = Action::Start { epoch: Epoch(2), until: at(9000), guid: "guid".into() };

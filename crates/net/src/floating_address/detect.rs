@@ -9,7 +9,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 
 use super::error::{FloatingAddressError, Result};
 use super::packet_socket::PacketSocket;
-use super::{FloatingAddress, HardwareAddress, frames};
+use super::{FloatingAddress, HardwareAddress, frames, rtnetlink};
 use crate::interfaces::messages::Link;
 
 /// The number of probes (RFC 5227 1.1, PROBE_NUM).
@@ -53,7 +53,11 @@ pub(super) fn claimant(
         let doing = format!("look for another host with the address {floating} on {}", link.name);
         FloatingAddressError::host(doing, "CAP_NET_RAW", reason)
     };
-    listen(floating.address, link.if_index, own, within).map_err(failed)
+    // Another interface of this host in the same network replies too.
+    let links = rtnetlink::links().map_err(failed)?;
+    let ours: Vec<_> = links.into_iter().filter_map(|link| link.hardware.map(HardwareAddress)).collect();
+    let is_other = |claimant: HardwareAddress| claimant != own && !ours.contains(&claimant);
+    listen(floating.address, link.if_index, own, within, is_other).map_err(failed)
 }
 
 /// The hardware address of the interface. None if it has no address resolution.
@@ -70,6 +74,7 @@ fn listen(
     if_index: u32,
     own: HardwareAddress,
     within: Duration,
+    is_other: impl Fn(HardwareAddress) -> bool,
 ) -> io::Result<Option<HardwareAddress>> {
     let socket = PacketSocket::open(if_index, frames::ether_type(address))?;
     // Other hosts' probes are sent to this group, which the interface must receive.
@@ -84,7 +89,7 @@ fn listen(
         let until = start + within * turn / PROBES;
         while let Some(received) = socket.receive(&mut frame, until)? {
             match frames::claimant(&frame[..received], address) {
-                Some(other) if other != own => return Ok(Some(other)),
+                Some(claimant) if is_other(claimant) => return Ok(Some(claimant)),
                 // A stream of frames must not make this last longer.
                 _ if Instant::now() >= until => break,
                 _ => {}

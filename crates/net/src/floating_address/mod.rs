@@ -222,19 +222,19 @@ impl FloatingAddress {
     }
 
     /// Lets the kernel remove the address after `lifetime` from now, in whole seconds. An owner that is
-    /// killed then leaves no address behind. The owner calls this again as long as it lives.
+    /// killed then leaves no address behind. The owner calls this again as long as it lives. Returns false if
+    /// the address is not here any more.
     ///
     /// # Errors
-    /// The address is not here, or this process may not administer the network (CAP_NET_ADMIN).
-    pub fn keep_for(&self, lifetime: Duration) -> Result<()> {
+    /// This process may not administer the network (CAP_NET_ADMIN).
+    pub fn keep_for(&self, lifetime: Duration) -> Result<bool> {
         let doing = || format!("prolong the address {self}");
         let failed = |reason| FloatingAddressError::host(doing(), "CAP_NET_ADMIN", reason);
         let having = self.having().map_err(failed)?;
-        let Some(have) = having.first() else {
-            return Err(failed(std::io::ErrorKind::AddrNotAvailable.into()));
-        };
+        let Some(have) = having.first() else { return Ok(false) };
         let seconds = whole_seconds(lifetime);
-        rtnetlink::limit_address(have.if_index, self.address, have.prefix, seconds).map_err(failed)
+        rtnetlink::limit_address(have.if_index, self.address, have.prefix, seconds).map_err(failed)?;
+        Ok(true)
     }
 
     /// Takes the address away from this host. Returns false if the host does not have it, or has it for

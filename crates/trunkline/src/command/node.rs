@@ -95,12 +95,12 @@ fn move_away(location: &LocationArgs, to: Option<String>) -> anyhow::Result<()> 
         // A store that fails now may answer later.
         let record = store.record().ok().flatten().map(|(record, _)| record);
         if let Some(owner) = record.and_then(|record| seen.look(record)) {
-            output::text(seen.moved(&owner).map_err(anyhow::Error::msg)?);
+            output::text(seen.moved(&owner).map_err(serve::Failed)?);
             return Ok(());
         }
         let now = Instant::now();
         if now >= until && (seen.starting.is_none() || now >= until + to_start) {
-            anyhow::bail!("{}", seen.nobody_serves());
+            return Err(serve::Failed(seen.nobody_serves()).into());
         }
         thread::sleep(LOOKS);
     }

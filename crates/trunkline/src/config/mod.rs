@@ -43,7 +43,7 @@ use environment::Environment;
 use read::Texts;
 use section::Section;
 
-pub use mounts::file_error;
+pub use mounts::{Mounts, file_error};
 pub use setting::{ConfigError, Origin, Setting, os_error, own_error};
 pub use tables::{Above, Account, Admin, Audit, Config, Domain, Node, Server, Share, Testing, User};
 pub use values::{Access, Advertised, Authentication, Rss, ShareProtocol};

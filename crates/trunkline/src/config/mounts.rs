@@ -32,6 +32,8 @@ struct Mount {
     /// The mounted directory of that file system.
     root: PathBuf,
     at: PathBuf,
+    /// The kind of the file system, the device, and the options of the file system.
+    file_system: String,
 }
 
 impl Mounts {
@@ -45,7 +47,10 @@ impl Mounts {
         let one = |line: &[u8]| {
             let mut fields = line.split(|byte| *byte == b' ').skip(2);
             let device = String::from_utf8_lossy(fields.next()?).into_owned();
-            Some(Mount { device, root: unescaped(fields.next()?), at: unescaped(fields.next()?) })
+            let (root, at) = (unescaped(fields.next()?), unescaped(fields.next()?));
+            let line = String::from_utf8_lossy(line);
+            let file_system = line.split_once(" - ").map_or_else(String::new, |(_, rest)| rest.to_owned());
+            Some(Mount { device, root, at, file_system })
         };
         Mounts(text.split(|byte| *byte == b'\n').filter_map(one).collect())
     }
@@ -78,6 +83,14 @@ impl Mounts {
         self.are_hiding(path).then_some(
             "systemd hides it from this service (`ProtectHome=` in the unit), so the path must lie elsewhere",
         )
+    }
+
+    /// Whether a path is on a mount by Linux's own client of Ceph without `wsync`. That client answers for a
+    /// new or removed name before Ceph knows of it, and forgets it when the machine dies.
+    pub fn forget_names(&self, path: &Path) -> bool {
+        let mut words = self.mount_of(path).map_or("", |mount| &mount.file_system).split(' ');
+        let (kind, _device, options) = (words.next(), words.next(), words.next().unwrap_or_default());
+        kind == Some("ceph") && options.split(',').all(|option| option != "wsync")
     }
 
     /// The file system of a path, and the path within it.
@@ -121,6 +134,17 @@ mod tests {
         let mounts = Mounts::parse(text);
         assert!(mounts.are_hiding(Path::new("/home")) && mounts.are_hiding(Path::new("/home/ann/docs")));
         assert!(!mounts.are_hiding(Path::new("/srv")) && !mounts.are_hiding(Path::new("/homes")));
+    }
+
+    #[test]
+    fn a_mount_of_ceph_keeps_its_names_with_wsync_alone() {
+        let text = b"22 1 8:1 / / rw - ext4 /dev/a rw\n\
+                     40 22 0:41 / /lazy rw,noatime shared:1 - ceph a@.files=/ rw,name=a,secret=<hidden>,acl\n\
+                     41 22 0:42 / /kept rw,noatime - ceph a@.files=/ rw,name=a,wsync,acl\n\
+                     42 22 0:43 / /fuse rw,noatime - fuse.ceph-fuse ceph-fuse rw,allow_other\n";
+        let mounts = Mounts::parse(text);
+        assert!(mounts.forget_names(Path::new("/lazy/state")));
+        assert!(["/kept", "/fuse/x", "/srv"].iter().all(|path| !mounts.forget_names(Path::new(path))));
     }
 
     #[test]

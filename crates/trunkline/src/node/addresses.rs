@@ -25,8 +25,11 @@ use crate::serve::stored_listeners::StoredListeners;
 
 /// The time in which another host that has an address must reply.
 const PROBE: Duration = Duration::from_millis(200);
-/// The time for which an address of a former owner may outlast its term.
+/// The time for which an address of a former owner may outlast its term, at least and at most.
 const OUTLASTED: Duration = Duration::from_secs(2);
+const LONGEST_OUTLASTED: Duration = Duration::from_secs(15);
+/// The host counts a lifetime in whole seconds.
+const ROUNDING: Duration = Duration::from_secs(1);
 
 /// The result of a look at the network: the first address that another host has.
 type Probed = Result<Option<(FloatingAddress, HardwareAddress)>, FloatingAddressError>;
@@ -136,9 +139,10 @@ impl NodeAddresses {
         connections
     }
 
-    /// Waits until no other host has an address. A former owner's host drops it soon after its term.
+    /// Waits until no other host has an address. A former owner's host drops it soon after its term, or after
+    /// its lifetime if that term had no end.
     fn wait_until_free(&self) -> anyhow::Result<()> {
-        let until = Instant::now() + OUTLASTED;
+        let until = Instant::now() + (self.lifetime + ROUNDING).clamp(OUTLASTED, LONGEST_OUTLASTED);
         let begun = self.probe.lock().take().and_then(|probe| probe.join().ok());
         let mut probed = begun.unwrap_or_else(|| first_taken(&self.addresses, PROBE))?;
         while let Some((address, other)) = probed {
@@ -153,14 +157,35 @@ impl NodeAddresses {
         Ok(())
     }
 
-    /// Prolongs the time for which the host keeps the addresses.
-    pub fn extend(&self) {
+    /// Prolongs the time for which the host keeps the addresses. One that is gone comes back: the host has
+    /// dropped it while this process stood still, or a program that manages the network has removed it.
+    pub fn extend(&self, term: &ServingTerm) {
         let are_up = self.are_up.lock();
         for address in self.addresses.iter().filter(|_| *are_up) {
-            if let Err(error) = address.keep_for(self.lifetime) {
-                tracing::error!(%address, %error, "the address cannot be prolonged");
+            let is_kept = address.keep_for(self.lifetime).map_err(anyhow::Error::from);
+            let kept =
+                is_kept.and_then(|is_kept| if is_kept { Ok(()) } else { self.bring_back(address, term) });
+            if let Err(error) = kept {
+                let error = format!("{error:#}");
+                tracing::error!(%address, error, "clients may not reach this node: its address is lost");
             }
         }
+    }
+
+    /// Brings an address up again that this host has lost, unless another host has it by now.
+    fn bring_back(&self, address: &FloatingAddress, term: &ServingTerm) -> anyhow::Result<()> {
+        if let Some(other) = address.is_taken(PROBE)? {
+            anyhow::bail!("the host with the hardware address {other} has it");
+        }
+        anyhow::ensure!(term.permits(net::boot_time), "the term has ended");
+        address.add(self.lifetime)?;
+        address.announce()?;
+        tracing::warn!(
+            %address,
+            "the address was gone from this host and is back; programs that manage the network must leave it \
+             alone (docs/two-nodes.md)"
+        );
+        Ok(())
     }
 
     /// Takes all addresses from this host that a process of this virtual server has brought up. Then nobody

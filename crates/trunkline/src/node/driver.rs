@@ -30,7 +30,7 @@ use super::{fence, socket, store};
 use crate::cli::ServeArgs;
 use crate::config::node::TenureKind;
 use crate::config::values::{Choice, host_name};
-use crate::config::{Config, Node};
+use crate::config::{Config, Mounts, Node};
 use crate::host;
 use crate::serve::signals::Signals;
 use crate::serve::stored_listeners::StoredListeners;
@@ -91,7 +91,6 @@ pub fn run(
     let _lock = store::NodeLock::take(&settings.run_dir.value, &settings.server.value)?;
     let mut owner = owner_of(&settings)?;
     let addresses = Arc::new(addresses_of(&settings, &owner, Arc::clone(&listeners)));
-    addresses.check_host(true).inspect_err(|_| addresses.take_down())?;
     let (sender, events) = channel();
     let status = Arc::new(Mutex::new(NodeStatus::beginning(&owner.node)));
     let (acknowledged, external) = (Arc::default(), Arc::default());
@@ -105,11 +104,11 @@ pub fn run(
     socket::serve(&settings, shared)?;
     let failure = FailureMark::new(&settings);
     pause_after(failure.take(), times.pause, &status);
+    check_host(&addresses, &failure)?;
     let shares = config.shares.values().map(|share| share.path.value.clone());
     let dirs: Vec<PathBuf> = shares.chain([config.server.state_dir.value.clone()]).collect();
-    // An owner that cannot even ask for the tenure has left its addresses here.
-    let clients = fence::storage_clients(&settings, &dirs).inspect_err(|_| addresses.take_down());
-    owner.storage_clients = clients.map_err(|why| serve::Failed(format!("{why:#}")))?;
+    warn_of_lazy_mounts(&dirs);
+    owner.storage_clients = storage_clients(&settings, &dirs, &addresses)?;
     let opened = store::open(config)?;
     let _opened_once = opened.external.map(|store| external.set(store));
     fence::check(&settings).unwrap_or_else(|why| tracing::warn!("{why}"));
@@ -183,12 +182,44 @@ fn pause_after(failure: Option<String>, pause: Duration, status: &Mutex<NodeStat
     *status.lock() = NodeStatus::beginning(&node);
 }
 
+/// Refuses addresses that the host has for itself. The next process says why, and pauses.
+fn check_host(addresses: &NodeAddresses, failure: &FailureMark) -> anyhow::Result<()> {
+    let checked = addresses.check_host(true).inspect_err(|why| {
+        failure.set(&why.to_string());
+        addresses.take_down();
+    });
+    Ok(checked?)
+}
+
+/// The clients of the storage that this host writes through.
+fn storage_clients(
+    settings: &Node,
+    dirs: &[PathBuf],
+    addresses: &NodeAddresses,
+) -> Result<Vec<String>, serve::Failed> {
+    // An owner that cannot even ask for the tenure has left its addresses here.
+    let clients = fence::storage_clients(settings, dirs).inspect_err(|_| addresses.take_down());
+    clients.map_err(|why| serve::Failed(format!("{why:#}")))
+}
+
+/// Warns of directories whose storage may forget names that clients have been told of.
+fn warn_of_lazy_mounts(dirs: &[PathBuf]) {
+    let mounts = Mounts::read();
+    for dir in dirs.iter().filter(|dir| mounts.forget_names(dir)) {
+        tracing::warn!(
+            dir = %dir.display(),
+            "the mount by Linux's own client of Ceph lacks `wsync`: new and removed names of the last \
+             moments are lost with this machine; add the option (docs/two-nodes.md)"
+        );
+    }
+}
+
 impl NodeDriver {
     fn drive(&mut self, events: &Receiver<OwnershipEvent>) -> anyhow::Result<()> {
         loop {
             let now = net::boot_time();
             // Without a term that is renewed, the addresses are prolonged by the time alone.
-            let tick = if self.has_endless_term() { self.times.renew } else { LONG };
+            let tick = if self.endless_term().is_some() { self.times.renew } else { LONG };
             let wait = self.ownership.deadline().map_or(LONG, |at| at.since(now)).min(tick);
             let wait = wait.min(self.start_ends.since(now));
             let event = match events.recv_timeout(wait) {
@@ -199,8 +230,8 @@ impl NodeDriver {
             if event == OwnershipEvent::Fenced(Ok(())) {
                 tracing::info!("the former owners are fenced");
             }
-            if self.has_endless_term() {
-                self.addresses.extend();
+            if let Some(term) = self.endless_term() {
+                self.addresses.extend(term);
             }
             let is_released = matches!(event, OwnershipEvent::Released(_));
             for action in self.ownership.handle(event, net::boot_time()) {
@@ -233,9 +264,9 @@ impl NodeDriver {
         }
     }
 
-    /// Whether this node owns the virtual server for a term that has no end.
-    fn has_endless_term(&self) -> bool {
-        self.term.as_ref().is_some_and(|term| term.until() == BootTime::NEVER)
+    /// The term for which this node owns the virtual server, if that has no end.
+    fn endless_term(&self) -> Option<&ServingTerm> {
+        self.term.as_deref().filter(|term| term.until() == BootTime::NEVER)
     }
 
     /// Runs `work` on a thread of its own, whose result is an event.
@@ -283,7 +314,7 @@ impl NodeDriver {
             Action::Extend(until) => {
                 if let Some(term) = &self.term {
                     term.extend(until);
-                    self.addresses.extend();
+                    self.addresses.extend(term);
                 }
             }
             Action::Renew(epoch) => self.spawn(move || {

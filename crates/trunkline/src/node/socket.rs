@@ -229,8 +229,8 @@ pub fn twins(other: &NodeOwner) -> String {
     let NodeOwner { node, host, .. } = other;
     format!(
         "; that node {node} runs on another machine ({host}) than this node {node}: give each its own \
-         `name` in [node]. If this machine was installed anew, that was its earlier installation, and its \
-         name may stay"
+         `name` in [node]. If this machine was installed anew or renamed, that was this machine before, and \
+         the `name` may stay"
     )
 }
 

@@ -118,8 +118,7 @@ const HOST: &str = "set -e
 ip link set lo up
 ip link add eth0 type veth peer name eth1
 ip link set eth0 up; ip link set eth1 up
-# The far end of the cable is in this network too, and must not answer for the addresses of the near end.
-echo 1 >/proc/sys/net/ipv4/conf/all/arp_ignore
+# The far end of the cable is in this network too, and answers for the addresses of the near end.
 ip address add 10.9.9.2/24 dev eth0
 has() { ip -o address show dev eth0 to $1 | grep -q .; }
 lacks() { if has $1; then echo \"$1 is here\"; exit 1; fi; }
@@ -160,6 +159,18 @@ fn a_node_refuses_the_address_of_its_machine_and_never_takes_it_away() {
     assert!(said.contains("eth0 of this host has 10.9.9.2 already"), "{said}");
     assert!(said.contains("take it out of `addresses` in [node]"), "{said}");
     assert!(said.contains("\"owner\":null"), "{said}");
+}
+
+#[test]
+fn a_node_brings_an_address_back_that_its_host_has_lost() {
+    let program = ProgramDir::new();
+    configure(&program, "a", "addresses = [\"10.9.9.50/24\"]\n");
+    let script = "$program node serve --config a.toml >log 2>&1 & reaches 0; has 10.9.9.50
+        ip address delete 10.9.9.50/24 dev eth0; lacks 10.9.9.50
+        for _ in $(seq 600); do has 10.9.9.50 && break; sleep 0.05; done
+        has 10.9.9.50; grep 'was gone from this host and is back' log
+        kill $!; wait $!; lacks 10.9.9.50; has 10.9.9.2";
+    on_a_host(&program, script);
 }
 
 #[test]

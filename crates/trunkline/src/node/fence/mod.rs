@@ -205,6 +205,8 @@ mod tests {
         assert_eq!(run(owner()), Ok(()));
         let of_other_machine = run(NodeOwner { machine_id: "f2".into(), ..owner() }).unwrap_err();
         assert!(of_other_machine.contains("exit status: 1"), "{of_other_machine}");
+        let of_clone = run(NodeOwner { host: "two".into(), ..owner() }).unwrap_err();
+        assert!(of_clone.contains("exit status: 1"), "{of_clone}");
         let unknown = run(NodeOwner { machine_id: String::new(), ..owner() }).unwrap_err();
         assert!(unknown.contains("exit status: 1"), "{unknown}");
         let other = run(NodeOwner { node: "b".into(), ..owner() }).unwrap_err();

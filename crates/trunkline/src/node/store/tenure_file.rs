@@ -144,7 +144,7 @@ impl TenureFile {
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         owner::keep(&file, self.parent())?;
         file.write_all(text)?;
-        file.sync_all()?;
+        volume_posix::store_file(&file)?;
         fs::rename(&new, &self.record)?;
         File::open(self.parent())?.sync_all()?;
         if lock.0.metadata()?.len() == 0 {
