@@ -39,19 +39,18 @@ const KNOWN: &[(u64, &str)] = &[
     (0x8584_58f6, "ramfs"),
 ];
 
-/// File systems that other hosts, or a process behind them, change without an event on this host.
 /// The name of Ceph's file system by the kernel's own client.
 pub(crate) const CEPH: &str = "ceph";
 
-const FAR: &[&str] = &["nfs", "cifs", "smb3", "fuse", "ceph", "gfs2", "ocfs2", "9p"];
+/// File systems that other hosts, or a process behind them, change without an event on this host.
+const FAR: &[&str] = &["nfs", "cifs", "smb3", "fuse", CEPH, "gfs2", "ocfs2", "9p"];
 
 /// Whether other hosts, or a process behind it, may change the file system of this file without an event.
 ///
 /// # Errors
 /// The host's.
 pub fn is_far(file: impl AsFd) -> std::io::Result<bool> {
-    let kind = rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff;
-    Ok(is_far_kind(name_of(kind)))
+    Ok(is_far_kind(name_of(file.as_fd())?))
 }
 
 /// Whether this file is on Ceph's file system, by Linux's own client.
@@ -59,8 +58,7 @@ pub fn is_far(file: impl AsFd) -> std::io::Result<bool> {
 /// # Errors
 /// The host's.
 pub fn is_kernel_ceph(file: impl AsFd) -> std::io::Result<bool> {
-    let kind = rustix::fs::fstatfs(file)?.f_type as u64 & 0xffff_ffff;
-    Ok(name_of(kind) == CEPH)
+    Ok(name_of(file.as_fd())? == CEPH)
 }
 
 /// As [`is_far`], by the name of the file system.
@@ -73,12 +71,12 @@ const CASEFOLD: u32 = 0x4000_0000;
 
 /// The name of the file system.
 pub(crate) fn file_system_name(fd: BorrowedFd<'_>) -> Result<&'static str> {
-    let kind = call(|| rustix::fs::fstatfs(fd))?.f_type as u64 & 0xffff_ffff;
-    Ok(name_of(kind))
+    call(|| name_of(fd))
 }
 
-fn name_of(kind: u64) -> &'static str {
-    KNOWN.iter().find(|(number, _)| *number == kind).map_or("unknown", |(_, name)| name)
+fn name_of(fd: BorrowedFd<'_>) -> rustix::io::Result<&'static str> {
+    let kind = rustix::fs::fstatfs(fd)?.f_type as u64 & 0xffff_ffff;
+    Ok(KNOWN.iter().find(|(number, _)| *number == kind).map_or("unknown", |(_, name)| name))
 }
 
 /// Whether this process may store notes in attributes that a file's owner cannot change. The check
